@@ -24,22 +24,16 @@ settings.register_profile("first", settings.get_profile("default"), phases=[Phas
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-#: Rooms whose tests start processes that wait for each other, or install packages.
-PROCESSES = ("tests/processes", "tests/kafka", "tests/packaging")
+#: Rooms whose tests start a broker, start processes that wait for each other, or install packages.
+ROOMS = ("kafka", "processes", "packaging")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session, or a broker, queue for it; the rest may run in any order, side by side."""
-    here = Path(__file__).parent
+    """Mark the tests that start Spark, a broker or processes: `./run test` runs them after the others."""
+    tests = Path(__file__).parent / "tests"
     for item in items:
-        if item.get_closest_marker("spark"):
-            queue = "spark"
-        elif any(here / room in item.path.parents for room in PROCESSES):
-            queue = "processes"
-        else:
-            continue
-        item.add_marker(pytest.mark.queued)
-        item.add_marker(pytest.mark.xdist_group(queue))
+        if item.get_closest_marker("spark") or any(tests / room in item.path.parents for room in ROOMS):
+            item.add_marker(pytest.mark.external)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -41,7 +41,7 @@ from slackline import Hierarchy
 from slackline.cluster.certificates import make_certificates
 from slackline.cluster.ingress import STEP
 from slackline_soccer import recorded, simulate
-from slackline_soccer.simulator import saved
+from slackline_soccer.simulator import save
 
 SEED = 7
 SECONDS = 30.0
@@ -187,7 +187,7 @@ def run(json: bool = False, seconds: float = SECONDS) -> dict[str, Any]:
         tls = ["--tls-cert", f"{keys}/node.pem", "--tls-key", f"{keys}/node.key", "--tls-ca", f"{keys}/ca.pem"]
         simulation = simulate(seconds, SEED)
         console.print(f"simulating {seconds:g} s of a match")
-        positions = saved.save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
+        positions = save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
         hierarchy, tables = recorded(folder)
         origin = int(next(iter(tables()))["ts"][0].as_py())
         rest = [each for each in hierarchy.names if not any(each in detectors for detectors in PLACES.values())]

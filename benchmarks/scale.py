@@ -317,8 +317,8 @@ class Supplied(Node):
         wanted = {kind for each in detectors for kind in hierarchy.listens[each]} | set(hierarchy.clock)
         near = detectors | {hierarchy.publisher[kind] for kind in wanted if kind in hierarchy.publisher}
         near |= {each for kind in published for each in self._directory._listeners.get(kind, ())}
-        self._directory._unhosted = {each: None for each in hierarchy.names if each in near}
-        self._directory._unentered = {kind: None for kind in hierarchy.sensor_types if kind in wanted}
+        self._directory.detectors = tuple(each for each in hierarchy.names if each in near)
+        self._directory.types = tuple(kind for kind in hierarchy.sensor_types if kind in wanted)
 
 
 def application(trees: int, size: int) -> sl.Hierarchy:

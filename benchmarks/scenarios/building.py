@@ -23,7 +23,7 @@ import numpy as np
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
-from slackline_soccer.simulator.transport import Times, in_order
+from slackline_soccer.simulator.locating import Times, in_order
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

@@ -23,7 +23,7 @@ import pyarrow as pa
 from slackline.core.detector import Detector
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
-from slackline_soccer.simulator.transport import in_order
+from slackline_soccer.simulator.locating import in_order
 
 #: Takes what something costs, in seconds of a core.
 Work = Callable[[float], None]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackline.core.errors import ConfigError
-from slackline_soccer.simulator.transport import in_order, kick_delay, near_delay
+from slackline_soccer.simulator.locating import in_order, kick_delay, near_delay
 
 #: A hit: time stamp of the kick and the player's number.
 HIT = tuple[int, int]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slackline.core.errors import ConfigError
-from slackline_soccer.simulator.transport import Times, ball_jitter, in_order, other_jitter
+from slackline_soccer.simulator.locating import Times, ball_jitter, in_order, other_jitter
 
 BALL_PERIOD = 500
 OTHER_PERIOD = 5_000

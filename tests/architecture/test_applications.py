@@ -94,8 +94,8 @@ def test_checker_catches_a_violation(importer: str, source: str, reason: str) ->
     [
         ("slackline_soccer.run", "import slackline as sl\nfrom slackline import Detector, spark"),
         ("slackline_soccer.run", "from slackline.report import table_card\nimport numpy as np"),
-        ("slackline_soccer.tracking.units", "from slackline_soccer.tracking.positions import SECOND"),
-        ("slackline_soccer.model.match", "from slackline_soccer.tracking.positions import SECOND"),
+        ("slackline_soccer.tracking.units", "from slackline_soccer.tracking import SECOND"),
+        ("slackline_soccer.model.match", "from slackline_soccer.tracking import SECOND"),
     ],
 )
 def test_checker_lets_the_rest_pass(importer: str, source: str) -> None:

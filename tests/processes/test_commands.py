@@ -1,10 +1,8 @@
 """`slackline node`, `nodes` and `migrate` as users meet them, right and wrong."""
 
-import contextlib
 import json
 import re
 import signal
-import subprocess
 import time
 import urllib.request
 from pathlib import Path
@@ -88,14 +86,29 @@ def test_the_page_of_a_cluster_shows_where_detectors_run(network, recording, tmp
             first_message, cluster, report = (json.loads(next(seen)) for _ in range(3))
     finally:
         watching.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            watching.wait(15)
-        watching.send_signal(signal.SIGINT)  # under load one run in many has missed the first
         code = watching.wait(30)
     assert code == 0
     assert [stage["name"] for stage in first_message["stages"]] == ["Low", "High"]
     assert {name: node["runs"] for name, node in cluster["nodes"].items()} == {"n1": ["Low"], "n2": ["High"]}
     assert report["events"] > 0 and set(report["loads"]) == {"n1", "n2"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_page_of_a_cluster_stops_on_a_signal_also_where_a_shell_started_it_in_the_background(
+    number, network, recording, tmp_path
+):
+    first, _ = two(network, recording, "--speed", "1", "--unit", "ms")
+    log = tmp_path / "page.log"
+    options = ["nodes", "--at", first.address(), "--page", "0", "--unit", "ms"]
+    with log.open("w") as stderr:
+        # With `command &` a shell without job control has it ignore SIGINT.
+        watching = started(options, stderr=stderr, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    try:
+        wait_for(lambda: "page to watch at" in log.read_text(), "the page")
+        watching.send_signal(number)
+        assert watching.wait(30) == 0
+    finally:
+        watching.kill()
 
 
 def test_where_no_node_is_nothing_can_be_asked():

@@ -10,7 +10,7 @@ from tests.processes.processes import LIMIT, Network, TooLate, finished
 import slackline as sl
 from slackline.runtime.output import RecordBuilder
 from slackline_soccer import simulate
-from slackline_soccer.simulator import saved
+from slackline_soccer.simulator import save
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def match(tmp_path_factory):
     """A simulated match on disk, and what a single engine finds in it."""
     folder = tmp_path_factory.mktemp("match") / "match"
     simulation = simulate(SECONDS, seed=7)
-    saved.save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
+    save(folder, simulation.match, simulation.tables(), lambda: simulation.truth)
     hierarchy, tables = secure_match(folder)
     engine = sl.Engine(hierarchy, sensors=hierarchy.sensor_types)
     found = [output for table in tables() for output in engine.push(table)]

@@ -19,7 +19,9 @@ from pyspark.sql import SparkSession
 from tests.processes.processes import HERE
 
 from slackline.cluster.process import NodeOptions
+from slackline.cluster.registry import node_at
 from slackline.cluster.task import NodeTask, Outcome, main
+from slackline.connectors.store import Store
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.spark import cluster
 from slackline.spark.nodes import SparkCluster
@@ -193,3 +195,32 @@ def test_a_session_that_is_stopped_underneath_is_named(script: Path, tmp_path: P
     first, second = found.stdout.splitlines()
     assert "the Spark session was stopped while the cluster ran" in first
     assert "the Spark session is stopped; start a new one" in second
+
+
+def test_results_and_checkpoints_are_on_any_file_system_that_a_uri_names(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").touch()
+    state = Store.of(f"file://{tmp_path}/state")
+
+    def found(kind: str) -> list[int]:
+        files = [
+            (state.child(node).child("outputs"), name)
+            for node in ("n1", "n2")
+            for name in state.child(node).child("outputs").names()
+        ]
+        lines = [json.loads(line) for folder, name in files for line in (folder.read(name) or b"").splitlines()]
+        return sorted(record["payload"]["n"] for record in lines if record["type"] == kind)
+
+    def run() -> SparkCluster:
+        options: dict[str, Any] = {"records": {"follow": True}, "unit": "us", "checkpoint_every": 0.1}
+        return cluster(spark, APP, nodes=2, source=str(tmp_path / "a.jsonl"), checkpoint=str(state), **options)
+
+    for part in range(2):
+        with run() as running:
+            append(tmp_path / "a.jsonl", 2 * part)
+            wait_for(lambda part=part: len(found("high")) >= PART * (2 * part + 1) // 2 - 1, "outputs")
+            os.kill(running.status()["tasks"]["n2"]["pid"], signal.SIGKILL)
+            append(tmp_path / "a.jsonl", 2 * part + 1)
+            wait_for(lambda part=part: len(found("high")) >= PART * (2 * part + 2) // 2 - 1, "outputs after a crash")
+            assert node_at(str(state)) == running.address
+    low, high = found("low"), found("high")
+    assert low == list(range(2, 2 * len(low) + 1, 2)) and high == list(range(1, len(high) + 1))

@@ -13,7 +13,7 @@ from slackline import Engine, Slack
 from slackline.calibration import Calibration, calibrate, estimate
 from slackline.cli import app
 from slackline_soccer import MatchResult, Simulation, match_hierarchy, recorded, run, simulate
-from slackline_soccer.simulator import saved
+from slackline_soccer.simulator import save
 
 SECONDS, SEED, OTHER = 2, 7, 8
 
@@ -79,7 +79,7 @@ def test_the_delays_of_the_match_are_those_of_its_levels(known: Calibration) -> 
 
 def test_a_recorded_match_is_calibrated_by_the_command(tmp_path: Path) -> None:
     match = simulate(1, SEED)
-    saved.save(tmp_path / "match", match.match, match.tables(), lambda: match.truth)
+    save(tmp_path / "match", match.match, match.tables(), lambda: match.truth)
     out = tmp_path / "delays.json"
     result = CliRunner().invoke(
         app, ["calibrate", str(tmp_path / "match"), "slackline_soccer:recorded", "-o", str(out)]

@@ -8,8 +8,8 @@ import pytest
 from apps.soccer.tests.detectors.worlds import START, brief, make_match, positions, seconds
 
 import slackline as sl
-from slackline_soccer.hierarchy import detectors
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.detectors import detectors
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 MATCH = make_match()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from slackline import Auto
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine import Engine
@@ -55,14 +55,12 @@ def test_the_shuffled_stream_gives_the_events_of_the_ordered_one_while_nothing_i
     ts = shuffled["ts"].to_numpy()
     order = np.lexsort((shuffled["sid"].to_numpy(), ts))
     assert np.mean(ts < np.maximum.accumulate(ts)) > 0.9  # it is out of order indeed
-    patient = run(
-        [shuffled], simulation.match, queries=False, policy=replace(match_policy(simulation.match), timeout=10**12)
-    )
+    patient = run([shuffled], simulation.match, queries=False, policy=Auto(timeout=10**12, warmup=9_000))
     ordered = run(
         [shuffled.take(order)],
         simulation.match,
         queries=False,
-        policy=replace(match_policy(simulation.match), timeout=10**12),
+        policy=Auto(timeout=10**12, warmup=9_000),
     )
     assert patient.late_positions == ordered.late_positions == 0
     assert facts(patient) == facts(ordered)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.game import Role
-from slackline_soccer.tracking.positions import SECOND
 
 RATE = 25
 

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -19,7 +18,7 @@ from slackline.cli.nodes import migrate, nodes
 from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, setting, takes
 from slackline.cli.place import place
 from slackline.cluster.registry import STOP, description_of
-from slackline.connectors.files import FolderInUseError, FolderLease
+from slackline.connectors.store import Store, StoreLease
 from slackline.core.errors import ConfigError, SlacklineError
 
 #: Seconds between two looks whether the driver has stopped.
@@ -47,11 +46,10 @@ def start(
         typer.Argument(metavar="INPUT", help="Input, as for `slackline node`; every executor must be able to open it."),
     ],
     checkpoint: Annotated[
-        Path,
+        str,
         typer.Option(
-            help="Folder that the driver and all executors share: results and checkpoints, by node. The same command "
-            "resumes from there.",
-            file_okay=False,
+            help="Folder that the driver and all executors share, or URI of one (s3://…, hdfs://…): results and "
+            "checkpoints, by node. The same command resumes from there."
         ),
     ],
     nodes: Annotated[int | None, typer.Option(help="Number of nodes; each takes one slot of Spark.", min=1)] = None,
@@ -139,34 +137,23 @@ def start(
 @cluster.command()
 @reports_errors
 def stop(
-    folder: Annotated[Path, typer.Argument(help="The checkpoint folder of the cluster.", file_okay=False)],
+    checkpoint: Annotated[str, typer.Argument(metavar="FOLDER", help="The checkpoint folder of the cluster.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait until it has stopped.", min=0.1)] = 30.0,
 ) -> None:
     """Stop a cluster on Spark. Its state stays in its checkpoint folder, from which `cluster start` resumes."""
+    folder = Store.of(checkpoint)
+    lease = StoreLease(folder)
     if not description_of(folder):
         raise ConfigError(f"{folder} is not the checkpoint folder of a cluster.")
-    if _is_free(folder):
+    if not lease.is_renewed():
         typer.echo("The cluster does not run.", err=True)
         raise typer.Exit(FAILED)
-    try:
-        (folder / STOP).touch()
-    except OSError as error:
-        raise SlacklineError(f"cannot write to {folder}: {error}.") from error
+    folder.write(STOP, ())
     until = time.monotonic() + timeout
-    while not _is_free(folder):
+    while lease.is_renewed():
         if time.monotonic() > until:
             raise SlacklineError(f"the driver of the cluster in {folder} has not stopped within {timeout:g} s.")
         time.sleep(LOOK)
-
-
-def _is_free(folder: Path) -> bool:
-    lease = FolderLease(folder)
-    try:
-        lease.acquire()
-    except FolderInUseError:
-        return False
-    lease.release()
-    return True
 
 
 def named(texts: list[str], option: str) -> dict[str, list[str]]:

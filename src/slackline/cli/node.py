@@ -66,20 +66,19 @@ def node(
         ),
     ] = None,
     folder: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Folder for outputs, late and quarantined events (JSON lines) and checkpoints, from which the node "
-            "resumes after a crash, with --run and --ingress as they were. Without it, outputs are printed, and a "
-            "crash loses the node's state.",
-            file_okay=False,
+            help="Folder, or URI of one (s3://…, hdfs://…), for outputs, late and quarantined events (JSON lines) and "
+            "checkpoints, from which the node resumes after a crash, with --run and --ingress as they were. Without "
+            "it, outputs are printed, and a crash loses the node's state."
         ),
     ] = None,
     shared_folder: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Folder that all nodes share, instead of --folder: this node uses the folder NAME in it. A node that "
-            "is lost for --failover-after seconds is resumed from there by another node, with its detectors and input.",
-            file_okay=False,
+            help="Folder that all nodes share, or URI of one, instead of --folder: this node uses the folder NAME in "
+            "it. A node that is lost for --failover-after seconds is resumed from there by another node, with its "
+            "detectors and input."
         ),
     ] = None,
     failover_after: Annotated[
@@ -165,9 +164,9 @@ def node(
             join=join or [],
             run=_names(run),
             ingress=_names(ingress),
-            folder=None if folder is None else str(folder),
+            folder=folder,
             to=to,
-            shared_folder=None if shared_folder is None else str(shared_folder),
+            shared_folder=shared_folder,
             failover_after=failover_after,
             checkpoint_every=checkpoint_every,
             speed=speed_of(speed),

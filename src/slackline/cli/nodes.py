@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -54,7 +55,7 @@ def nodes(
     address = node_at(at)
     if page is not None:
         log_to_stderr("slackline")
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
             asyncio.run(_watch(address, credentials, page, PER_SECOND[unit]))
         return
     if as_json:
@@ -65,9 +66,14 @@ def nodes(
 
 
 async def _watch(address: Address, credentials: Credentials, port: int, ts_per_second: int) -> None:
-    """Serve the page, with an overview every second; a node that does not answer is asked again."""
+    """Serve the page until SIGINT or SIGTERM, with an overview every second, however long a node does not answer."""
     from slackline.report.live import LivePage, Stage
 
+    loop, watching = asyncio.get_running_loop(), asyncio.current_task()
+    assert watching is not None
+    # By name: a shell starts a process in the background with SIGINT ignored, and asyncio.run leaves it so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, watching.cancel)
     overview = await client.overview(address, credentials)
     stages = [Stage(name, **described) for name, described in overview["hierarchy"].items()]
     page = LivePage(port, f"The cluster as seen by {overview['seen_from']}", stages)

@@ -96,10 +96,11 @@ class SearchOrder(NamedTuple):
 
 
 class Takeover(NamedTuple):
-    """A lost node that the host resumes, and its incarnation that was lost."""
+    """A lost node that the host resumes, and its incarnation that was lost; None: since this node has restarted
+    meanwhile, that is not known."""
 
     node: str
-    incarnation: int
+    incarnation: int | None
 
 
 @dataclass(slots=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,9 @@ from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.compile import run_everything, run_solver
 from slackline.connectors.addresses import scheme_of, sink_of, sources_of
-from slackline.connectors.files import CopyingSink, FolderInUseError, FolderSink
+from slackline.connectors.files import CopyingSink, FolderInUseError, FolderSink, ResultFolder
 from slackline.connectors.stdio import StdoutSink
+from slackline.connectors.store import Store, StoreSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import PER_SECOND
@@ -101,12 +104,12 @@ class NodePlan:
     inputs: RunOptions | None
     speed: float
     ts_per_second: int
-    folder: Path | None
+    folder: Store | None
     settings: NodeSettings
     engine: dict[str, Any]
     until_end: bool
     #: The folder of all nodes, if lost nodes are resumed; and the input as plain data, to be opened by another node.
-    shared_folder: Path | None
+    shared_folder: Store | None
     described: dict[str, Any]
 
     @classmethod
@@ -115,8 +118,8 @@ class NodePlan:
         name, given = options.name, options.inputs
         if options.folder is not None and options.shared_folder is not None:
             raise ConfigError("--folder and --shared-folder exclude each other; give one of them.")
-        shared = None if options.shared_folder is None else Path(options.shared_folder)
-        folder = None if options.folder is None else Path(options.folder)
+        shared = None if options.shared_folder is None else Store.of(options.shared_folder)
+        folder = None if options.folder is None else Store.of(options.folder)
         if shared is not None:
             folder = folder_of(shared, name)
         described: dict[str, Any] = {
@@ -173,7 +176,7 @@ class NodePlan:
 
 
 def _opened(
-    described: Mapping[str, Any], folder: Path | None
+    described: Mapping[str, Any], folder: Store | None
 ) -> tuple[Hierarchy, Callable[[], Iterable[pa.Table]] | None, RunOptions]:
     """The application, the recording if it reads that itself, and how other input is read."""
     app, given, unit = described["app"], described["given"], described["unit"]
@@ -187,20 +190,37 @@ def _opened(
     return hierarchy, tables, run_options(by_option(options), None)
 
 
-def folder_of(shared: Path, name: str) -> Path:
+def folder_of(shared: Store, name: str) -> Store:
     """The folder of a node in the shared one."""
     if Path(name).name != name or name in (".", ".."):
         raise ConfigError(f"node {name!r} cannot have a folder of its name in {shared}; give it another --name.")
-    return shared / name
+    return shared.child(name)
 
 
-def _folder_sink(folder: Path, described: Mapping[str, Any]) -> FolderSink:
+def _results(folder: Store) -> ResultFolder:
+    """The results and checkpoints of a node."""
+    if folder.is_local:
+        return FolderSink(folder.path, kind=CHECKPOINT_KIND)
+    return StoreSink(folder, kind=CHECKPOINT_KIND)
+
+
+def _folder_sink(folder: Store, described: Mapping[str, Any]) -> ResultFolder:
     """The folder of a node, and the sink besides, if there is one."""
-    to = described.get("to")
+    results, to = _results(folder), described.get("to")
     if to is None:
-        return FolderSink(folder, kind=CHECKPOINT_KIND)
+        return results
     options = {"app": described["app"], "sources": ["-"], "to": to, **described["options"]}
-    return CopyingSink(folder, sink_of(run_options(by_option(options), None)), kind=CHECKPOINT_KIND)
+    return CopyingSink(results, sink_of(run_options(by_option(options), None)))
+
+
+@contextmanager
+def _one_failover(shared: Store) -> Iterator[None]:
+    """One at a time, where there are locks: of two nodes that resume each other, only one does."""
+    with ExitStack() as stack:
+        if shared.is_local:
+            lock = stack.enter_context(Path(shared.path, "failover.lock").open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class NodeProcess:
@@ -254,7 +274,7 @@ class NodeProcess:
         except FolderInUseError:
             if not self._take_over:
                 raise
-        assert isinstance(self._sink, FolderSink)
+        assert isinstance(self._sink, ResultFolder)
         return self._sink.take_over()
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -284,30 +304,32 @@ class NodeProcess:
         finally:
             self._hosts.remove(host)
 
-    def _resume(self, takeover: Takeover, join: Address) -> None:
-        """Resume a lost node from the shared folder, beside the own one."""
+    def _resume(self, takeover: Takeover, join: Address) -> bool:
+        """Resume a lost node from the shared folder, beside the own one; whether it has left the cluster instead."""
         shared, own = self._plan.shared_folder, self._sink
-        assert shared is not None and isinstance(own, FolderSink)
+        assert shared is not None and isinstance(own, ResultFolder)
         try:
             folder = folder_of(shared, takeover.node)
-            sink = FolderSink(folder, kind=CHECKPOINT_KIND)
-            with (shared / "failover.lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                last = sink.last_checkpoint()
+            with _one_failover(shared):
+                last = _results(folder).last_checkpoint()
                 header = None if last is None else _header(last)
-                if own.is_fenced or header is None or header["incarnation"] > takeover.incarnation:
+                lost = math.inf if takeover.incarnation is None else takeover.incarnation
+                if own.is_fenced or header is None or header["incarnation"] > lost:
                     logger.warning("node %s is not resumed here: it has no checkpoint, or runs again", takeover.node)
-                    return
+                    return False
+                if header["left"]:
+                    return True
                 plan = self._plan_of(takeover.node, header["inputs"], join)
                 sink = _folder_sink(folder, header["inputs"])
                 saved = sink.take_over()
         except (SlacklineError, OSError) as error:
             logger.warning("node %s cannot be resumed here: %s", takeover.node, error)
-            return
-        logger.warning("resuming node %s from %s", takeover.node, sink.path)
+            return False
+        logger.warning("resuming node %s from %s", takeover.node, folder)
         task = asyncio.create_task(self._run_resumed(plan, sink, saved))
         self._resumed.add(task)
         task.add_done_callback(self._resumed.discard)
+        return False
 
     def _plan_of(self, name: str, described: Mapping[str, Any], join: Address) -> NodePlan:
         own = self._plan
@@ -324,7 +346,7 @@ class NodeProcess:
             ts_per_second=TS_PER_SECOND[described["unit"] or "us"], folder=folder, described=described,
         )  # fmt: skip
 
-    async def _run_resumed(self, plan: NodePlan, sink: FolderSink, saved: Checkpoint | None) -> None:
+    async def _run_resumed(self, plan: NodePlan, sink: ResultFolder, saved: Checkpoint | None) -> None:
         listener = await Listener.at(plan.listen, plan.credentials)
         try:
             await self._host(plan, listener, sink, saved, None)
@@ -340,7 +362,7 @@ def _header(saved: Checkpoint) -> Mapping[str, Any]:
     match saved.header:
         case {
             "ingress": dict(), "schema": dict(), "addresses": dict(), "changes": int(), "counts": dict(),
-            "incarnation": int(), "inputs": dict(),
+            "incarnation": int(), "inputs": dict(), "left": bool(),
         }:  # fmt: skip
             return saved.header
     raise StateError("the checkpoint was not written by this release; start with another --folder.")

@@ -18,11 +18,11 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from slackline.cluster.links import HANDSHAKE_TIMEOUT, Credentials
-from slackline.core.errors import ConfigError
+from slackline.connectors.store import Store
+from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 
 #: Bytes of a message of a task, at most.
@@ -35,19 +35,19 @@ T = TypeVar("T")
 logger = logging.getLogger("slackline.cluster")
 
 
-def description_of(folder: Path) -> dict[str, Any]:
+def description_of(folder: Store) -> dict[str, Any]:
     """What the driver of the cluster in this checkpoint folder has written; empty: nothing."""
     try:
-        found = json.loads((folder / DESCRIPTION).read_text())
-    except (OSError, ValueError):
+        found = json.loads(folder.read(DESCRIPTION) or b"{}")
+    except (SlacklineError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def node_at(text: str) -> Address:
     """The address of a node: ``HOST:PORT``, or the checkpoint folder of a cluster, one of whose nodes it is."""
-    folder = Path(text)
-    if not folder.is_dir():
+    folder = Store.of(text)
+    if folder.is_local and not folder.exists():
         return Address.of(text)
     addresses = description_of(folder).get("addresses")
     if not addresses:

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import socket
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from slackline.cluster.process import NodeOptions, NodePlan, NodeProcess
 from slackline.cluster.registry import description_of
 from slackline.connectors.files import FolderInUseError
 from slackline.connectors.kafka.settings import KafkaSettings
+from slackline.connectors.store import Store
 from slackline.core.errors import ConfigError, HierarchyError, SchemaError, SlacklineError, StateError
 from slackline.core.extras import MissingExtraError
 from slackline.runtime.address import Address
@@ -35,6 +37,8 @@ from slackline.runtime.sink import FencedError
 
 #: Characters of a log record that are sent to the driver.
 MAX_LOG = 2_000
+#: Seconds that a file system may need to replace a file.
+UNSEEN = 1.0
 #: Errors that another attempt would meet again.
 PERMANENT = (ConfigError, HierarchyError, SchemaError, StateError, MissingExtraError)
 
@@ -161,8 +165,11 @@ class _Host:
 
 
 def _check_shared(task: NodeTask) -> None:
-    folder = Path(str(task.node.shared_folder))
-    if description_of(folder).get("marker") != task.marker:
+    folder = Store.of(str(task.node.shared_folder))
+    until = time.monotonic() + UNSEEN
+    while not (found := description_of(folder)) and time.monotonic() < until:
+        time.sleep(UNSEEN / 10)
+    if found.get("marker") != task.marker:
         raise ConfigError(
             f"the checkpoint folder {folder} is not shared: it is not the one that the driver has written to. Give a "
             f"folder that the driver and all executors can write to, by the same path."

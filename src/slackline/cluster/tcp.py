@@ -50,7 +50,7 @@ class TcpHost:
     ``join``       addresses of nodes to connect to; they know the other nodes.
     ``saved``      header of the checkpoint from which the node resumes.
     ``inputs``     plain data by which another host can open the same input; it is stored in checkpoints.
-    ``resume``     resumes a lost node in this process, from the shared checkpoint store.
+    ``resume``     resumes a lost node in this process, from the shared checkpoint store; whether it has left instead.
     ``until_end``  stop when everything that runs here has ended and all subscribers have it.
     ``metrics``    receives metrics of the node every second, as ``collector`` counts them; ``ts_per_second`` units of
                    event time are a second, where no ingress knows.
@@ -68,7 +68,7 @@ class TcpHost:
         join: Iterable[Address] = (),
         saved: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
-        resume: Callable[[Takeover], None] | None = None,
+        resume: Callable[[Takeover], bool] | None = None,
         until_end: bool = False,
         metrics: MetricsListener | None = None,
         collector: MetricsCollector | None = None,
@@ -297,7 +297,8 @@ class TcpHost:
             task.add_done_callback(self._searches.discard)
         if self._resume is not None:
             for takeover in actions.takeovers:
-                self._resume(takeover)
+                if self._resume(takeover):
+                    self.node.forget(takeover.node)
         for notice in actions.notices:
             logger.log(_LEVELS.get(notice.level, logging.INFO), "%s", notice.text)
         for link in actions.close:
@@ -325,6 +326,7 @@ class TcpHost:
             "counts": self._collector.save(),
             "incarnation": self.node.incarnation,
             "inputs": self._inputs,
+            "left": self.node.has_left,
         }
         await self._write(Checkpoint(CHECKPOINT_KIND, header, [node]))
         self._checkpoint = len(node), self._now()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from slackline.connectors.files import FileSink, FileSource, FolderSink
 from slackline.connectors.stdio import StdinSource, StdoutSink
+from slackline.connectors.store import StoreSink
 from slackline.core.extras import lazy
 from slackline.runtime.output import BadRecord, OutputRecord
 from slackline.runtime.sink import Sink, SinkError
@@ -32,6 +33,7 @@ __all__ = [
     "SourceError",
     "StdinSource",
     "StdoutSink",
+    "StoreSink",
 ]
 
 _HTTP, _MQTT = "slackline.connectors.http", "slackline.connectors.mqtt"

@@ -12,6 +12,7 @@ from slackline import connectors
 from slackline.connectors.files import FileSink, FileSource, FolderSink
 from slackline.connectors.formats import ENDINGS
 from slackline.connectors.stdio import StdinSource, StdoutSink
+from slackline.connectors.store import SCHEMES, StoreSink
 from slackline.core.errors import ConfigError
 from slackline.runtime.options import RunOptions
 from slackline.runtime.sink import Sink
@@ -101,7 +102,8 @@ def _expanded(url: str, follow: bool) -> list[str]:
 
 
 def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
-    """The sink at an address: ``-`` is standard output, a path with the ending ``.jsonl`` a file, any other a folder.
+    """The sink at an address: ``-`` is standard output, a path with the ending ``.jsonl`` a file, any other a folder;
+    a URI of a file system a folder there.
 
     ``duplicates``  whether a folder gets a file of duplicates.
     ``fresh``       whether the results and the checkpoint in a folder are discarded. Other sinks store none.
@@ -111,6 +113,8 @@ def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
         return connectors.HttpSink(url)
     if scheme == "mqtt":
         return connectors.MqttSink(**broker_of(url))
+    if scheme in SCHEMES:
+        return StoreSink(url, duplicates, fresh=fresh)
     if scheme:
         raise _unknown(url)
     if url == "-":

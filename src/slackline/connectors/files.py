@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -357,7 +358,26 @@ class FolderLease:
             self._lock.close()
 
 
-class FolderSink(Sink):
+class ResultFolder(Sink):
+    """A sink that stores results and checkpoints, and can be taken from a process that may still run."""
+
+    commits = True
+
+    @abstractmethod
+    def take_over(self) -> Checkpoint | None:
+        """As :meth:`open`, of the folder of another process, which is fenced."""
+
+    @abstractmethod
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint, of any epoch; None if there is none. The folder need not be open."""
+
+    @property
+    @abstractmethod
+    def is_fenced(self) -> bool:
+        """Whether another process has taken over the folder."""
+
+
+class FolderSink(ResultFolder):
     """A folder with a file of JSON lines for each kind of record, and the checkpoint.
 
     ``outputs.jsonl`` has the events, ``late.jsonl`` the late events, ``quarantined.jsonl`` what could not be processed;
@@ -369,8 +389,6 @@ class FolderSink(Sink):
     with a lock and a checkpoint of its own, and copies of the results up to the last checkpoint. The former process is
     fenced: what it writes is not in the folder, and its next :meth:`commit` raises a FencedError.
     """
-
-    commits = True
 
     def __init__(self, path: str | Path, duplicates: bool = False, *, fresh: bool = False, kind: str = "run") -> None:
         self.path = Path(path)
@@ -395,7 +413,6 @@ class FolderSink(Sink):
         return self._load()
 
     def take_over(self) -> Checkpoint | None:
-        """As :meth:`open`, of the folder of another process, which is fenced."""
         self._lease.take_over()
         self._former = list(range(self._lease.epoch))
         return self._load(copied=True)
@@ -417,13 +434,11 @@ class FolderSink(Sink):
         return checkpoint
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint, of any epoch; None if there is none. The folder need not be open."""
         found = (self._store_of(epoch).load() for epoch in range(self._lease.last_epoch(), -1, -1))
         return next((each for each in found if each is not None), None)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another process has taken over the folder."""
         return self._lease.is_fenced
 
     @staticmethod
@@ -466,34 +481,44 @@ class FolderSink(Sink):
         self._lease.release()
 
 
-class CopyingSink(FolderSink):
-    """A folder as :class:`FolderSink`, whose records another sink gets, too: at least once, since after a crash those
-    behind the last checkpoint are written again, with the same ids."""
+class CopyingSink(ResultFolder):
+    """A folder whose records another sink gets, too: at least once, since after a crash those behind the last
+    checkpoint are written again, with the same ids."""
 
-    def __init__(self, path: str | Path, to: Sink, *, kind: str = "run") -> None:
-        super().__init__(path, kind=kind)
+    def __init__(self, folder: ResultFolder, to: Sink) -> None:
+        self._folder = folder
         self._to = to
 
     def describe(self) -> str:
-        return f"{super().describe()}, and {self._to.describe()}"
+        return f"{self._folder.describe()}, and {self._to.describe()}"
 
     def open(self) -> Checkpoint | None:
-        checkpoint = super().open()
+        checkpoint = self._folder.open()
         self._to.open()
         return checkpoint
 
     def take_over(self) -> Checkpoint | None:
-        checkpoint = super().take_over()
+        checkpoint = self._folder.take_over()
         self._to.open()
         return checkpoint
 
+    def last_checkpoint(self) -> Checkpoint | None:
+        return self._folder.last_checkpoint()
+
+    @property
+    def is_fenced(self) -> bool:
+        return self._folder.is_fenced
+
     async def write(self, records: Sequence[OutputRecord]) -> None:
-        await super().write(records)
+        await self._folder.write(records)
         await self._to.write(records)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        self._folder.commit(checkpoint)
 
     async def close(self) -> None:
         await self._to.close()
-        await super().close()
+        await self._folder.close()
 
 
 class FileSink(Sink):

@@ -45,8 +45,8 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, reduce
 from types import ModuleType
 from typing import Any
 
@@ -61,6 +61,9 @@ Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"\x93SLK"
 FORMAT = 1
+#: By kind and version: what makes a value of the next version of one that an older release has saved (decision 0005).
+CONVERTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
+
 _OUTER = struct.Struct(">4sBIQ")  # magic, format, checksum, length
 _INNER = struct.Struct(">IB")  # version, length of the kind
 _LENGTH_AT = _OUTER.size - 8
@@ -122,7 +125,7 @@ def dump(kind: str, version: int, value: Any, where: str | None = None) -> bytes
 
 
 def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = None) -> Any:
-    """The value from ``dump``; ``version`` is the one that the caller understands."""
+    """The value from ``dump``, converted to ``version``, the one that the caller understands."""
     found, written, body = _open(data)
     if found != kind:
         raise StateError(f"these bytes hold a {found!r}, not a {kind!r}. Load them with the component that saved them.")
@@ -131,12 +134,13 @@ def load(kind: str, version: int, data: Buffer, find_class: FindClass | None = N
             f"this {kind!r} has version {written}, and this release of Slackline understands version {version}. "
             f"Restore it with the release that saved it, or a newer one."
         )
-    if written < version:
+    steps = [CONVERTERS.get((kind, older)) for older in range(written, version)]
+    if None in steps:
         raise StateError(
             f"this {kind!r} was saved by an older release of Slackline (version {written} of the state, this one reads "
             f"{version}). Load it with that release, or start without a state."
         )
-    return decode(body, find_class, kind)
+    return reduce(lambda value, convert: convert(value), filter(None, steps), decode(body, find_class, kind))
 
 
 def _open(data: Buffer) -> tuple[str, int, memoryview]:

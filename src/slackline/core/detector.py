@@ -144,3 +144,8 @@ class Detector:
     @property
     def takes_timers(self) -> bool:
         return type(self).on_timer is not Detector.on_timer
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether ``on_batch`` raises before it changes the state, so that no copy of it is needed."""
+        return False

@@ -197,6 +197,13 @@ class Hierarchy:
         key, ttl = detector.key, detector.ttl
         if key is not None and (type(key) is not str or not key):
             raise HierarchyError(f"{name}.key is the name of a payload field, e.g. 'device', or 'source'; got {key!r}.")
+        for kind in detector.listens if key not in (None, "source") else ():
+            if isinstance(kind, EventType) and kind.fields and key not in kind.fields:
+                close = difflib.get_close_matches(str(key), kind.fields, n=1)
+                raise HierarchyError(
+                    f"{name}.key={key!r} is a field of all its events, but event type {kind.name!r} declares "
+                    f"{list(kind.fields)}{f'; did you mean {close[0]!r}?' if close else '.'}"
+                )
         length = ttl if type(ttl) is int else seconds_in(ttl)
         if ttl is not None and (length is None or not 0 < length <= MAX_TS):
             raise HierarchyError(

@@ -33,7 +33,7 @@ class EventType:
     columns. A value that its field cannot hold (300 in an ``int8``, a text in a ``float``, none in an ``int``)
     sends the event to quarantine; a ``float`` without a value is NaN, a ``str`` without one is left out. So do a source
     that is none of the ``sources`` (where they are given) and a number that is not finite (where ``finite``): no
-    detector sees such an event.
+    detector sees such an event. At the start, events of a type with ``sources`` wait until each of these has delivered.
 
     >>> position = EventType("position", source="sid", sources=(4, 8), finite=True, x=float, y="float32")
     >>> position.name, dict(position.fields)["y"]

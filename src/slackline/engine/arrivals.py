@@ -122,8 +122,8 @@ def _column(now: Any) -> pa.ChunkedArray:
 class BufferLimit:
     """The limit on buffered and uncollected events. Beyond it, only pushes that may advance stream time are accepted.
 
-    Counting buffered events is expensive, so ``_room`` is a lower bound of how many more events may arrive, or be
-    published, before they must be counted again.
+    Counting buffered events is expensive. ``until`` is a lower bound of the arrival position up to which the limit
+    cannot be exceeded; beyond it they are counted again.
     """
 
     def __init__(self, most: int, topology: Topology, intake: Intake, results: Results) -> None:
@@ -131,27 +131,22 @@ class BufferLimit:
         self.topology = topology
         self.intake = intake
         self.results = results
-        self._room = -1
+        self.until = -1
         self.is_full = False
-        #: Whether events must be counted, or the limit was exceeded when they were.
-        self.is_near = True
 
     def count(self, events: int) -> None:
-        """So many events have arrived, or were published."""
-        self._room -= events
-        if self._room < 0:
-            self.is_near = True
+        """So many events were published, here or in another engine."""
+        self.until -= events
 
     def invalidate(self) -> None:
         """The number of buffered events is unknown."""
-        self._room = -1
-        self.is_near = True
+        self.until = -1
 
     def is_exceeded(self) -> bool:
         """Whether more events are buffered than allowed."""
-        if self._room < 0:
-            self._room = self.most - self.topology.buffered
-        return self._room < 0
+        if self.intake.position > self.until:
+            self.until = self.intake.position + self.most - self.topology.buffered
+        return self.intake.position > self.until
 
     def check(self) -> BufferLimitError | None:
         """The error to raise if the limit is exceeded."""
@@ -159,10 +154,11 @@ class BufferLimit:
         uncollected = self.results.uncollected
         if uncollected > self.most:
             error = BufferLimitError(uncollected, self.most, self.results.describe_uncollected())
-        elif self._room < 0 and self.is_exceeded():
+        elif self.is_exceeded():
             error = BufferLimitError(self.topology.buffered, self.most, self._cause())
         self.is_full = error is not None
-        self.is_near = self.is_full or self._room < 0
+        if self.is_full:
+            self.invalidate()
         return error
 
     def refuse_unless_clock(self, arrivals: list[Event] | pa.Table) -> None:

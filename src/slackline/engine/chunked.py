@@ -236,8 +236,9 @@ class ChunkedDriver:
         if defers:  # its progress is known at the chunk's end
             watermark = np.full(len(watermark), reached)
             watermark[-1] = operator.watermark
+        warnings = rises(slack, buffer.K)
         for derived in operator.publishes:
-            self._derive(derived, watermark, slack, rises(slack, buffer.K), chunk)
+            self._derive(derived, watermark, slack, warnings, chunk)
         buffer.set_slack(int(slack[-1]))
 
     def _watermarks(self, buffer: ReorderBuffer, chunk: Chunk) -> tuple[Ints, Ints]:

@@ -283,9 +283,7 @@ class Engine:
                 self._overload.end(start, stop)
 
     def _push(self, arrivals: list[Event] | pa.Table, times: Ints | None) -> list[Output]:
-        n = len(arrivals)
-        self._limit.count(n)
-        if n < self._chunk_size and not isinstance(arrivals, pa.Table):
+        if type(arrivals) is list and len(arrivals) < self._chunk_size:
             self._scalar.push_all(arrivals, times)
         else:
             self._chunked.push(arrivals, times)
@@ -293,7 +291,9 @@ class Engine:
         if times is not None and len(times) > len(arrivals):
             self._driver.wait_until(int(times[-1]))
             self._intake.pass_time(int(times[-1]), NEVER, self._intake.clk)
-        return self._finish()
+        # Most short pushes have nothing to return.
+        changed = self._results.changed or self._always_finishes or self._intake.position > self._limit.until
+        return self._finish() if changed else []
 
     @property
     def _driver(self) -> ChunkedDriver | ScalarDriver:
@@ -345,8 +345,6 @@ class Engine:
 
     def _finish(self) -> list[Output]:
         """Return the outputs of a push, or raise its error."""
-        if not (self._results.changed or self._limit.is_near or self._always_finishes):
-            return []
         topology, intake, limit = self._topology, self._intake, self._limit
         if self._may_defer and any(operator.deferred and operator.allowed for operator in topology.operators):
             self._driver.run_deferred()

@@ -95,7 +95,7 @@ class HostInterface:
 
     def _receive(self, received: ReceivedProgress) -> list[Output]:
         engine = self._engine
-        engine._limit.count(sum(map(len, received.rows)) + sum(len(item.events) for item in received.items))
+        engine._limit.count(sum(len(item.events) for item in received.items))
         if received.rows or engine._driver is engine._chunked:
             engine._chunked.receive(received)
             engine._scalar.invalidate()

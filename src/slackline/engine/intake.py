@@ -31,6 +31,7 @@ from slackline.ordering.input import SensorInput
 from slackline.ordering.records import ADMIT_ONLY, CHANGES, DUPLICATE, EVALUATED, NO_STARTUP, arrive
 from slackline.ordering.skew import Skews
 from slackline.ordering.watermark import rises
+from slackline.running.operator import Operator
 
 if TYPE_CHECKING:
     from slackline.engine.results import Results
@@ -188,12 +189,8 @@ def _plain(value: Any) -> Any:
 
 
 #: An event that was admitted: its input, the number of its source there, the event in plain values, and, if it was also
-#: accounted for and its operator evaluated, what ``arrive`` of ``records`` returned.
-Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int, int] | None]
-
-
-#: In place of an operator's inputs.
-_ADMIT_ONLY = ADMIT_ONLY, 0, 0
+#: accounted for and its operator evaluated, what ``arrive`` of ``records`` returned and that operator.
+Admitted = tuple[SensorInput, int, Event, tuple[int, int, int, int, int, int] | None, Operator | None]
 
 
 class Intake:
@@ -241,21 +238,24 @@ class Intake:
         self.position = position + 1
         self.changes_startup = self.anew = False
         name: Any = event.type
-        entry = topology.entries.get(name) if isinstance(name, str) else None
+        try:
+            entry = topology.entries.get(name)
+        except TypeError:  # cannot be hashed
+            entry = None
         if entry is None:
             self.results.quarantine(as_refused(event), *self.unknown(name), position)
             return None
-        input, kind, alone = entry
+        input, is_checked, alone = entry
         given = event
         ts, seq, source = event.ts, event.seq, event.source
         if (
-            kind.demanding
+            is_checked
             or type(source) not in _PLAIN_SOURCES
             or type(ts) is not int
             or not 0 <= ts <= MAX_TS
             or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))
         ):
-            taken = admitted(event, kind)
+            taken = admitted(event, topology.kind(name))
             if isinstance(taken, Refusal):
                 self.results.quarantine(as_refused(event), *taken, position)
                 return None
@@ -270,15 +270,13 @@ class Intake:
             seen = input.sources.seen
             if seq is not None and slot >= len(seen):
                 seen = input.sources.seen_with(slot)
-            startup = topology.startup
             found = arrive(
-                self._gate, input.record, seen, slot, NO_SEQ if seq is None else seq, ts, now, position, due_at,
-                *(_ADMIT_ONLY if alone is None else alone.buffer.group),
-                startup.default_slack, startup.since, startup.arrival_watermark,
+                self._gate, input.record, ADMIT_ONLY if alone is None else alone.buffer.group, seen, slot,
+                NO_SEQ if seq is None else seq, ts, now, position, due_at, topology.startup.arrival_watermark,
             )  # fmt: skip
             fate, clk = found[0], found[1]
             if fate == EVALUATED:
-                return input, slot, event, found
+                return input, slot, event, found, alone
         if fate & CHANGES:
             self.changes_startup = True
         if fate == DUPLICATE:
@@ -291,7 +289,7 @@ class Intake:
         if fate & ADVANCED:
             self.clk = clk
             self.last_advance = position + 1
-        return input, slot, event, found if fate & EVALUATED else None
+        return input, slot, event, found if fate & EVALUATED else None, alone
 
     def _admit_skewed(
         self, input: SensorInput, slot: int, ts: int, seq: int | None, position: int, now: int

@@ -58,6 +58,11 @@ class _Released(Detector):
         self.numbers += batch["number"].tolist()
         return ()
 
+    def pop(self) -> list[int]:
+        """The numbers since the last call."""
+        popped, self.numbers = self.numbers, []
+        return popped
+
 
 class RowOrder:
     """Orders rows of which it has numbers and times only: ``push`` and ``close`` return what became known.
@@ -104,7 +109,7 @@ class RowOrder:
         ]
         beside += [(item.event["number"], OrderedRow(None, None, "duplicate")) for item in duplicates]
         found = [row._replace(row=number) for number, row in sorted(beside, key=lambda each: each[0])]
-        numbers, self._released.numbers = self._released.numbers, []
+        numbers = self._released.pop()
         found += [OrderedRow(number, self._ordered + at, "event") for at, number in enumerate(numbers, 1)]
         self._ordered += len(numbers)
         return found
@@ -217,7 +222,7 @@ class _Rows:
             for name in ("position", "lateness"):
                 added[name] = added[name].astype("Int64") if added[name].dtype.kind in "fiO" else added[name]
             return frame.iloc[numbers].assign(**{name: column.array for name, column in added.items()})
-        table = table.take(pa.array(numbers))
+        table = _without_views(table).take(pa.array(numbers)).cast(table.schema)
         for name, column in zip(COLUMNS, ours, strict=True):
             table = table.append_column(name, column)
         if isinstance(frame, pa.Table | pa.RecordBatch):
@@ -237,7 +242,8 @@ class _Rows:
         self._check_columns(table)
         numbers = np.arange(self._arrived, self._arrived + len(table))
         self._arrived += len(table)
-        self._tables = table if self._tables is None else pa.concat_tables([self._tables, table])
+        waiting = _without_views(table)
+        self._tables = waiting if self._tables is None else pa.concat_tables([self._tables, waiting])
         self._numbers = np.concatenate([self._numbers, numbers])
         return self._taken(self._order.push({role: table[name] for role, name in self._named.items()}))
 
@@ -269,3 +275,21 @@ class _Rows:
         for role, name in self._named.items():
             if name not in names:
                 raise SchemaError(f"there is no field {name!r} for {role}; the fields are {names}.")
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """A table without views of text and bytes, which polars makes and Arrow cannot take rows of."""
+    return table.cast(pa.schema([field.with_type(_without_view(field.type)) for field in table.schema]))
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_view(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_view(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return made(kind.value_field.with_type(_without_view(kind.value_type)))
+    return kind

@@ -139,9 +139,9 @@ class ScalarDriver:
         clk = intake.clk
         moved = clk > before
         if taken is not None and (evaluated := taken[3]) is not None:  # the only operator above has been evaluated
-            input, _, event, _ = taken
-            early, reached, least, K = evaluated[2:]
-            operator = topology.above[input.name][0]
+            input, _, event, _, operator = taken
+            _, _, early, reached, least, K = evaluated
+            assert operator is not None
             buffer = operator.buffer
             if early > buffer.watermark:
                 buffer.advance(early)
@@ -150,7 +150,7 @@ class ScalarDriver:
             enters = topology.named is None or self._enters(event, input, reached, position)
             if enters and not buffer.offer(event, position):
                 self.results.late_for(operator, event, buffer.watermark, position)
-            self._advance(operator, buffer.not_before(least), K, position, clk, moved)
+            self._advance(operator, least, K, position, clk, moved)
             if self._has_rows:
                 self._drop_rows()
             return event.ts
@@ -164,11 +164,11 @@ class ScalarDriver:
             operators = self._woken(taken[0], clk)
         else:
             operators = topology.above[taken[0].name]
-        for operator in operators:
-            if operator.evaluated_at != before:
-                operator.advance(position - 1, before)
+        for each in operators:
+            if each.evaluated_at != before:
+                each.advance(position - 1, before)
         if taken is not None:
-            input, slot, event, _ = taken
+            input, slot, event, *_ = taken
             if turns:
                 topology.advance(position - 1, before)
                 if input.tracks:
@@ -310,37 +310,42 @@ class ScalarDriver:
         reached = buffer.watermark
         if self._extras and buffer.name in self._extras:
             extras = sorted(self._extras.pop(buffer.name), key=itemgetter(0))
-            self._feed(operator, [event for _, event in extras], reached + 1, position, clk)
+            events = [event for _, event in extras]
+            buffer.count_waits(events, clk)
+            self._feed(operator, events, reached + 1, position, clk)
         if buffer.overdue and (moved or watermark == FOREVER):
             overdue = [entry.event for _, entry in buffer.release_overdue(lambda _: 0)]
+            buffer.count_waits(overdue, clk)
             self._feed(operator, overdue, reached + 1, position, clk)
-        released = buffer.release_events(watermark, self._has_rows)
+        released = buffer.release_events(watermark, clk, self._has_rows)
         if released:
-            self._feed(operator, released, NEVER, position, clk)
+            if operator.may_defer:
+                self._feed(operator, released, NEVER, position, clk)
+            else:
+                self._work(operator, released, NEVER, position, clk)
         if operator.may_defer and operator.deferred:
             for due in operator.pop_deferred():
-                self._work(
-                    operator,
-                    due.rows,
-                    due.positions,
-                    due.least,
-                    position,
-                    clk,
-                    operator.record_deferral(clk - due.clk, clk),
-                )
+                delayed = operator.record_deferral(clk - due.clk, clk)
+                self._work(operator, due.rows, due.least, position, clk, due.positions, delayed)
         if operator.runner.needs_time:
             self._fire_timers(operator, position, clk)
 
     def _feed(self, operator: Operator, events: list[Event], least: int, position: int, clk: int) -> None:
-        operator.buffer.count_waits(events, clk)
-        if operator.may_defer and operator.defers:
+        """Run the detector on events, or defer them."""
+        if operator.defers:
             operator.deferred.put(DeferredRows(events, None, least, clk))
-            return
-        delayed = operator.record_deferral(0, clk) if operator.may_defer else 0
-        self._work(operator, events, None, least, position, clk, delayed)
+        else:
+            self._work(operator, events, least, position, clk, delayed=operator.record_deferral(0, clk))
 
     def _work(
-        self, operator: Operator, rows: Rows, positions: Ints | None, least: int, position: int, clk: int, delayed: int
+        self,
+        operator: Operator,
+        rows: Rows,
+        least: int,
+        position: int,
+        clk: int,
+        positions: Ints | None = None,
+        delayed: int = 0,
     ) -> None:
         """Run the detector on rows and pass its events on; ``delayed`` is their delay by deferral."""
         runner = operator.runner

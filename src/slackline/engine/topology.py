@@ -59,9 +59,9 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
-        #: By entering type: its input, its declaration and, where only one operator depends on it, which depends on
-        #: sensor types in their order alone, that operator.
-        self.entries: dict[str, tuple[SensorInput, EventType, Operator | None]] = {}
+        #: By entering type: its input, whether events are checked against a declaration and, where only one operator
+        #: depends on it, which depends on sensor types in their order alone, that operator.
+        self.entries: dict[str, tuple[SensorInput, bool, Operator | None]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
@@ -78,7 +78,9 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                sensor = self.sensors[name] = SensorInput(name, rank, evidence, is_clock, self.startup)
+                declared = hierarchy.types[name].sources if name in hierarchy.types else None
+                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, len(declared or ()))
+                self.sensors[name] = sensor
                 if name in hierarchy.clock_aids:
                     sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
                 if self.alone:
@@ -171,13 +173,14 @@ class Topology:
         for operator in self.operators:
             for input in operator.buffer.inputs:
                 self.readers[input.name].append(operator)
-            operator.connect(publisher)
+        for operator in self.operators:
+            operator.connect(publisher, self.readers)
         above: dict[str, tuple[Operator, ...]] = {}
         for name in (*self.sensors, *self.derived):
             self._listeners(name, above)
         self.above = above
         self.entries = {
-            name: (input, self.kind(name), self._alone_above(name)) for name, input in self.entering.items()
+            name: (input, self.kind(name).demanding, self._alone_above(name)) for name, input in self.entering.items()
         }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]
@@ -267,12 +270,17 @@ class Topology:
     def state(self) -> dict[str, Any]:
         return {
             "sensors": {name: input.state() for name, input in self.sensors.items()},
-            "derived": {name: input.state() for name, input in self.derived.items()},
+            "derived": {name: self._derived_state(input) for name, input in self.derived.items()},
             "buffers": {operator.name: operator.buffer.state() for operator in self.operators},
             "runners": {operator.name: operator.runner.state() for operator in self.operators},
             "startup": self.startup.state(),
             "deferred": {operator.name: operator.deferred.state() for operator in self.operators if operator.deferred},
         }
+
+    def _derived_state(self, input: DerivedInput) -> dict[str, Any] | None:
+        """None for one that is as it was made: of a large application, an engine uses few types."""
+        publisher = self.hierarchy.publisher[input.name]
+        return None if input.is_as_made(self.hierarchy.max_backdate[publisher]) else input.state()
 
     def restore(self, state: dict[str, Any], arrivals: int) -> None:
         """Restore what the state has; types and detectors that are new to it start empty."""
@@ -284,7 +292,7 @@ class Topology:
             if name in self.entering and sensor.has_ended:
                 self.ended.add(name)
         for name, derived in self.derived.items():
-            if name in state["derived"]:
+            if state["derived"].get(name) is not None:
                 derived.restore(state["derived"][name], arrivals)
         kept = [operator for operator in self.operators if operator.name in state["buffers"]]
         for operator in kept:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from heapq import nlargest
 from itertools import islice
 from math import isfinite
@@ -34,6 +35,7 @@ from slackline.core import check
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.event import Event
+from slackline.core.time import duration, seconds_in
 
 
 class NotAStateError(SlacklineError):
@@ -67,8 +69,8 @@ class Occurrences(Detector):
     ``types``     the event types that report states.
     ``state``     the payload field that holds the state: a str, bool, int or finite float. For a rule (a threshold on
                   a temperature) write a subclass with its own ``state_of``.
-    ``silence``   a timeout: the occurrence of a device without events ends ``silence`` after its last event. None: a
-                  state lasts until another is reported.
+    ``silence``   a timeout: the occurrence of a device without events ends ``silence`` after its last event, a length
+                  of event time such as 600 or ``"10 min"``. None: a state lasts until another is reported.
     ``overlaps``  the maximum number of overlaps that an occurrence lists.
 
     Publishes ``occurrence`` when a state ends, with ``device``, ``state``, ``start``, ``end``, ``duration``, ``next``
@@ -99,20 +101,28 @@ class Occurrences(Detector):
     """
 
     publishes = ("occurrence",)
-    fixed = ("field", "silence")
+    fixed = ("field", "silence", "_silence")
 
-    def __init__(self, *types: str, state: str = "state", silence: int | None = None, overlaps: int = 8) -> None:
+    def __init__(
+        self, *types: str, state: str = "state", silence: int | str | timedelta | None = None, overlaps: int = 8
+    ) -> None:
         if not types:
             raise ConfigError("Occurrences needs the event types that carry states, e.g. Occurrences('door', 'lamp').")
-        if silence is not None:
-            check.whole_number("silence", silence, 1)
         self.listens = types  # type: ignore[misc]
         self.field = state
         self.silence = silence
+        self._silence: int | None = None  # as a number, once the unit of event times is known
+        if seconds_in(silence) is None:
+            self.use_unit(None)
         self.overlaps = Overlaps(most=check.whole_number("overlaps", overlaps, 0))
         self.last_seen: OrderedDict[Device, int] = (
             OrderedDict()
         )  # with silence: the last event of each device, in that order
+
+    def use_unit(self, unit: str | None) -> None:
+        """Convert ``silence``."""
+        if self.silence is not None:
+            self._silence = duration("silence", self.silence, unit, 1)
 
     def state_of(self, event: Event) -> State:
         """The state that an event reports. **Override it** where that is more than one payload field."""
@@ -134,7 +144,7 @@ class Occurrences(Detector):
         elif before.state != state:
             found.append(self._end(device, state, event))
             self.overlaps.begin(device, state)
-        if self.silence is not None:
+        if self._silence is not None:
             self.last_seen[device] = event.ts
             self.last_seen.move_to_end(device)
         return found
@@ -142,12 +152,12 @@ class Occurrences(Detector):
     def _silences(self, event: Event) -> list[Event]:
         """End the states of the devices that had timed out when this event happened."""
         found: list[Event] = []
-        while self.last_seen and self.silence is not None:
+        while self.last_seen and self._silence is not None:
             device, last = next(iter(self.last_seen.items()))
-            if last + self.silence >= event.ts:
+            if last + self._silence >= event.ts:
                 break
             del self.last_seen[device]
-            self.overlaps.move(last + self.silence)
+            self.overlaps.move(last + self._silence)
             found.append(self._end(device, None, event))
         return found
 

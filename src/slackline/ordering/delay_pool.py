@@ -34,9 +34,10 @@ from slackline.ordering.target_slack import BUCKETS, CAREFUL, LARGEST, NOT_POOLE
 OWN = 20.0
 #: Keys whose delays are known before the others use the pool.
 KNOWN_KEYS = 8
-#: Arrivals of an epoch: the least, the most, and between these a share of all before it. Each epoch cuts the pushes of
-#: the keys: a sixteenth made keyed runs a quarter slower, and a quarter kept the target no better.
-LEAST_EPOCH, MOST_EPOCH, EPOCH_SHARE = 128, 8192, 8
+#: Arrivals of the shortest and of the longest epoch. In between it is the largest power of two that is at most a
+#: quarter of all before, so that the pool knows of four fifths of the past. An end within a push cuts it; at multiples
+#: of powers of two pushes of the runtimes end, too. Ends at any eighth of the past cut twice as often.
+LEAST_EPOCH, MOST_EPOCH = 128, 8192
 
 #: The name of the lags of all types in arrival time, beside those of event types.
 ARRIVAL_LAGS = ""
@@ -136,7 +137,7 @@ class DelayPool:
                 self._learn(name, counts)
         self._known_keys, self._newly_known = self._known_keys + self._newly_known, 0
         each_arrival = self._targets and not any(self._targets.values())
-        self._left = 1 if each_arrival else min(max(self._rows // EPOCH_SHARE, LEAST_EPOCH), MOST_EPOCH)
+        self._left = 1 if each_arrival else min(max(1 << self._rows.bit_length() - 3, LEAST_EPOCH), MOST_EPOCH)
         self.epoch += 1
 
     def _learn(self, name: str, counts: Ints) -> None:

@@ -62,8 +62,5 @@ def _slowest(input: SensorInput) -> tuple[bool, Source, int]:
     tree = input.readiness_tree
     if tree[1] == FOREVER:
         return False, None, NEVER
-    node = 1
-    while node < len(input.readiness):
-        node = 2 * node if tree[2 * node] == tree[node] else 2 * node + 1
-    slot = node - len(input.readiness)
+    slot = readiness.slowest(tree) - len(input.readiness)
     return True, input.sources.names[slot], int(input.readiness[slot, readiness.LAST])

@@ -62,12 +62,13 @@ class Evidence:
         """Measurements per block of the delay window."""
         return min(max(1, self.window // delays.BLOCKS), FOREVER)
 
-    def rules(self, is_clock: bool) -> Column:
-        """The same for the compiled code; ``is_clock``: whether the type sets stream time."""
+    def rules(self, is_clock: bool, declared: int = 0) -> Column:
+        """The same for the compiled code; ``is_clock``: whether the type sets stream time; how many sources it has."""
         target = watermark.NO_TARGET if self.late_target is None else self.late_target
         return watermark.rules_of(
-            self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock
-        )
+            self.policy, self.margin, self.timeout, self.block, self.warmup or 0, target, is_clock,
+            declared if self.warmup is None else 0,
+        )  # fmt: skip
 
 
 #: A source is reported if so many times the target of its events are late, and at least so many; at most so many are.
@@ -78,6 +79,7 @@ _NO_SOURCES, _NO_TREE = np.empty((0, readiness.FIELDS), dtype=np.int64), np.full
 
 
 _NO_TIMES: Ints = np.empty(0, dtype=np.int64)
+_UNMEASURED = delays.UNMEASURED.tobytes()
 _EMPTY_RECORD = array("q", [0] * records.FIELDS)
 _EMPTY_RECORD[records.WATERMARK] = _EMPTY_RECORD[records.EVALUATED_AT] = NEVER
 _EMPTY_RECORD[records.REMOTE] = records.LOCAL
@@ -213,17 +215,21 @@ class SensorInput(Input):
     """A type that enters the engine from outside, from one or more sources."""
 
     __slots__ = (
-        "_readiness_rows", "_rules", "is_clock", "key", "late", "readiness", "readiness_tree", "role", "shared_rows",
-        "sources", "startup", "tracks",
+        "_declared", "_readiness_rows", "_rules", "is_clock", "key", "late", "readiness", "readiness_tree", "role",
+        "shared_rows", "sources", "startup", "tracks",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None
-    ) -> None:
-        self.readiness, self.readiness_tree = _NO_SOURCES, _NO_TREE
-        self._readiness_rows = 0  # how many rows are initialised
+        self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None,
+        declared: int = 0,
+    ) -> None:  # fmt: skip
         self.tracks = evidence.late_target is not None
-        self._rules = evidence.rules(is_clock)
+        self._rules = evidence.rules(is_clock, declared)
+        self._declared = int(self._rules[0]["declared"])  # sources that compiled code looks at before their first event
+        self.readiness, self.readiness_tree = _NO_SOURCES, _NO_TREE
+        if self._declared:
+            self.readiness, self.readiness_tree = readiness.with_room(_NO_SOURCES, 0, self._declared)
+        self._readiness_rows = 0  # rows of sources that are known
         super().__init__(name, rank, evidence)
         self._record[records.RULES] = address_of(self._rules)
         self.is_clock = is_clock
@@ -350,7 +356,7 @@ class SensorInput(Input):
                 batch = Batch(self.name, ts, slots, seq, columns, self.sources.names)
                 columns, fields, events = {}, (), object_column(list(batch))
             else:
-                shared.events, shared.columns = object_column(list(self.rows(0, len(shared)))), {}
+                shared.use_events(object_column(list(self.rows(0, len(shared)))))
         shared.add(ts, slots, seq, positions, columns, self.sources.ranks_of, fields, events)
 
     def slot_of(self, source: Source) -> int:
@@ -503,7 +509,7 @@ class SensorInput(Input):
         sources = checked.ints(state, what, "sources", (n, readiness.FIELDS), readiness.LEAST, readiness.MOST)
         if not readiness.are_valid(sources):
             raise checked.wrong(f"{what}.sources", "are not consistent")
-        self.readiness, self.readiness_tree = readiness.with_room(sources, n, n)
+        self.readiness, self.readiness_tree = readiness.with_room(sources, n, max(n, self._declared))
         self._bind()
         self.shared_rows.restore(checked.entry(state, what, "rows"), f"{what}.rows", n, arrivals)
         self._check_events(what)
@@ -546,6 +552,11 @@ class DerivedInput(Input):
     def assume_back(self, back: int) -> None:
         """Events may be back-dated by so much, although none was here."""
         self.back = max(self.back, back)
+
+    def is_as_made(self, back: int) -> bool:
+        """Whether nothing is known that a new input does not know, which assumes so much back-dating."""
+        known = self.events or self.watermark != NEVER or self.ended or self.back != back
+        return not known and self.ints.tobytes() == _UNMEASURED
 
     def published(self, event: Event, trigger_ts: int) -> None:
         """Record a published event, and by how much it was back-dated."""

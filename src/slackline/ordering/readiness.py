@@ -257,7 +257,7 @@ def _set(tree, node, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _slowest(tree):  # type: ignore[no-untyped-def]
+def slowest(tree):  # type: ignore[no-untyped-def]
     """The leaf of the source with the smallest watermark."""
     node = 1
     while node < len(tree) // 2:
@@ -278,7 +278,7 @@ def least_watermark(sources, tree, clk, timeout):  # type: ignore[no-untyped-def
     if clk == NEVER:
         return tree[1]
     while tree[1] < clk - timeout:
-        node = _slowest(tree)
+        node = slowest(tree)
         row = sources[node - len(sources)]
         if row[MISSING] > 0 and row[DISORDER] < DISORDERLY:
             if clk - timeout < row[LEAP]:
@@ -303,5 +303,5 @@ def next_change(sources: Ints, tree: Ints, clk: int, timeout: int) -> int:
         return FOREVER
     if least >= clk - timeout:
         return least + timeout + 1
-    row = sources[_slowest(tree) - len(sources)]
+    row = sources[slowest(tree) - len(sources)]
     return int(row[LAST]) + timeout + int(_grace(row)) + 1

@@ -19,7 +19,7 @@ from slackline.ordering.borrowed import pointer
 from slackline.ordering.clock import CLK, REJECTED
 from slackline.ordering.clock import tick as tick_clock
 from slackline.ordering.sources import is_duplicate
-from slackline.ordering.startup import observe_unless_changed
+from slackline.ordering.startup import SINCE, default_slack_of, observe_unless_changed
 
 #: The record of an input: its watermark, and the stream time of that; for a sensor input the watermark received from
 #: another engine, or LOCAL, and whether the watermark never moves back; for a derived input whether it follows stream
@@ -33,6 +33,9 @@ FIELDS = 16
 #: and their parameters.
 CLOCK, N_CLOCK, MEAN_STEP, MAX_JUMP, STARTUP, NEXT_STARTUP, N_STARTUP, CLOCK_ARRIVALS = range(8)
 GATE_FIELDS = 8
+#: A *group*, the inputs of an operator: how many, for how many of them K counts, and the addresses of their records,
+#: those first for which K counts.
+N_INPUTS, WITH_SLACK, MEMBERS = range(3)
 #: No watermark is received from another engine.
 LOCAL = -(2**63)
 #: Values of FOLLOWS: a sensor input; a derived one whose watermark its publisher sets; one that is ``clk - K``.
@@ -41,7 +44,7 @@ SENSOR, PUBLISHED, BY_SLACK = 0, 1, 2
 #: Outcomes of an arrival besides those of the clock. Added to them: the startup estimate changes; the arrival was
 #: accounted for and its operator evaluated.
 DUPLICATE, CHANGES, EVALUATED = 3, 4, 8  # STOOD, ADVANCED, REJECTED = 0, 1, 2
-#: In place of the address of an operator's inputs: :func:`arrive` only admits.
+#: In place of the address of a group: :func:`arrive` only admits.
 ADMIT_ONLY = 0
 #: In place of the startup estimator's number of clock arrivals: there is no target, so that it is not used.
 NO_STARTUP = -1
@@ -79,15 +82,14 @@ def step(record, slot, ts, position, before, clk, default_slack, since, arrival_
 
 
 @njit(cache=True)
-def evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival_watermark):  # type: ignore[no-untyped-def]
-    """Evaluate inputs, given by the address of their records' addresses, at a stream time at which nothing arrives.
-
-    Returns the least of their watermarks, and the largest K of the first ``with_slack`` of them.
-    """
-    records = carray(pointer(inputs), n, np.int64)
+def evaluate(group, position, clk, default_slack, since, arrival_watermark):  # type: ignore[no-untyped-def]
+    """Evaluate the inputs of a group at a stream time at which nothing arrives: their least watermark, largest K."""
+    sizes = carray(pointer(group), MEMBERS, np.int64)
+    n, with_slack = sizes[N_INPUTS], sizes[WITH_SLACK]
+    records = carray(pointer(group), MEMBERS + n, np.int64)
     least, slack = FOREVER, 0
     for i in range(n):
-        record = carray(pointer(records[i]), FIELDS, np.int64)
+        record = carray(pointer(records[MEMBERS + i]), FIELDS, np.int64)
         ints = carray(pointer(record[INTS]), record[N_INTS], np.int64)
         if record[EVALUATED_AT] != clk:
             if record[FOLLOWS] == SENSOR:
@@ -103,29 +105,13 @@ def evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival
 
 
 @njit(cache=True)
-def arrive(  # type: ignore[no-untyped-def]
-    gate,
-    input,
-    seen,
-    slot,
-    seq,
-    ts,
-    now,
-    position,
-    due_at,
-    inputs,
-    n,
-    with_slack,
-    default_slack,
-    since,
-    arrival_watermark,
-):
+def arrive(gate, input, group, seen, slot, seq, ts, now, position, due_at, arrival_watermark):  # type: ignore[no-untyped-def]
     """An arrival: a duplicate, or taken by the clock and, unless it changes, by the startup estimate.
 
-    Then, unless stream time reaches ``due_at``, it is accounted for in its input, and an operator that has these
-    ``inputs`` and depends on no other operator is evaluated before and after it. Returns the outcome, stream time, and
-    where it was evaluated the watermark of the operator before the arrival, that of the input before it, and the
-    watermark and the largest K of the operator after it.
+    Then, unless stream time reaches ``due_at``, it is accounted for in its input, and an operator that has this
+    ``group`` of inputs and depends on no other operator is evaluated before and after it. Returns the outcome, stream
+    time, and where it was evaluated the watermark of the operator before the arrival, that of the input before it, and
+    the watermark and the largest K of the operator after it.
     """
     if seq >= 0 and is_duplicate(seen, slot, seq):
         return DUPLICATE, NEVER, 0, 0, 0, 0
@@ -139,14 +125,15 @@ def arrive(  # type: ignore[no-untyped-def]
         return fate, before, 0, 0, 0, 0
     record[EVENTS] += 1
     clk = clock[CLK]
+    startup = carray(pointer(gate[STARTUP]), gate[N_STARTUP], np.int64)
     if gate[CLOCK_ARRIVALS] != NO_STARTUP:
-        startup = carray(pointer(gate[STARTUP]), gate[N_STARTUP], np.int64)
         after = carray(pointer(gate[NEXT_STARTUP]), gate[N_STARTUP], np.int64)
         if not observe_unless_changed(startup, after, ts, before, clk, gate[CLOCK_ARRIVALS], now):
             return fate + CHANGES, clk, 0, 0, 0, 0
-    if inputs == ADMIT_ONLY or clk >= due_at:
+    if group == ADMIT_ONLY or clk >= due_at:
         return fate, clk, 0, 0, 0, 0
-    early, _ = evaluate(inputs, n, with_slack, position - 1, before, default_slack, since, arrival_watermark)
+    default_slack, since = default_slack_of(startup), startup[SINCE]
+    early, _ = evaluate(group, position - 1, before, default_slack, since, arrival_watermark)
     reached = step(input, slot, ts, position, before, clk, default_slack, since, arrival_watermark)
-    least, slack = evaluate(inputs, n, with_slack, position, clk, default_slack, since, arrival_watermark)
+    least, slack = evaluate(group, position, clk, default_slack, since, arrival_watermark)
     return fate + EVALUATED, clk, early, reached, least, slack

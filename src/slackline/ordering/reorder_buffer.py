@@ -59,7 +59,7 @@ class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
     __slots__ = (
-        "K", "_joined_at", "_offered", "_records", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs",
+        "K", "_group", "_joined_at", "_offered", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs",
         "late", "name", "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
     )  # fmt: skip
 
@@ -74,11 +74,11 @@ class ReorderBuffer:
         self.watermark_inputs = [input for input in inputs if self.sorts(input)] or inputs
         #: Those of them for which K counts: not derived ones whose publisher's progress counts.
         self.slack_inputs = [input for input in self.watermark_inputs if input.uses_slack]
-        #: Their records, those of ``slack_inputs`` first.
+        #: What compiled code evaluates (see ``records``), and its address.
         rest = [input for input in self.watermark_inputs if not input.uses_slack]
-        self._records = array("q", [input.record for input in (*self.slack_inputs, *rest)])
-        #: What compiled code evaluates: the address of these, their number, and that of ``slack_inputs``.
-        self.group = self._records.buffer_info()[0], len(self._records), len(self.slack_inputs)
+        records = [input.record for input in (*self.slack_inputs, *rest)]
+        self._group = array("q", [len(records), len(self.slack_inputs), *records])
+        self.group: int = self._group.buffer_info()[0]
         #: The inputs whose shared rows are ordered here.
         self._row_inputs = [input for input in inputs if isinstance(input, SensorInput) and self.sorts(input)]
         self.watermark = NEVER
@@ -110,8 +110,8 @@ class ReorderBuffer:
         """Buffer an event unless it is late; whether it was buffered."""
         if event.ts <= self.watermark:
             return False
-        self._offered += 1
-        _push(self.heap, _entry(position, self._offered, event))
+        self._offered = nth = self._offered + 1
+        _push(self.heap, _entry(position, nth, event))
         return True
 
     def add_late(self, event: Event, position: int, deliver: bool) -> None:
@@ -154,7 +154,7 @@ class ReorderBuffer:
         """Evaluate the inputs at stream time ``clk``: :meth:`next_watermark` and :meth:`largest_slack`."""
         startup = self._startup
         least, slack = evaluate(
-            *self.group, position, clk, startup.default_slack, startup.since, startup.arrival_watermark
+            self.group, position, clk, startup.default_slack, startup.since, startup.arrival_watermark
         )
         return self.not_before(least), slack
 
@@ -198,15 +198,23 @@ class ReorderBuffer:
         self.wait_sum += waits
         self.wait_max = max(self.wait_max, longest)
 
-    def release_events(self, watermark: int, has_rows: bool) -> list[Event]:
-        """Move the watermark; the events that it passes, in order, from the heap and from shared rows, if there are."""
-        rows = self._row_entries(watermark) if has_rows else ()
-        released = self.release(watermark)
-        if not released and not rows:
-            return []
-        if rows:
-            released = sorted([*released, *rows])
-        return [entry[-1] for entry in released]
+    def release_events(self, watermark: int, clk: int, has_rows: bool) -> list[Event]:
+        """Move the watermark, never back; the events that it passes, in order, are delivered at stream time ``clk``.
+
+        ``has_rows``: there may be shared rows, besides the events of the heap.
+        """
+        heap = self.heap
+        if watermark < self.watermark:
+            watermark = self.watermark
+        for entry in self._row_entries(watermark) if has_rows else ():
+            _push(heap, entry)
+        self.watermark = watermark
+        released: list[Event] = []
+        while heap and heap[0][0] <= watermark:
+            released.append(_pop(heap)[6])
+        if released:
+            self.count_waits(released, clk)
+        return released
 
     def oldest(self) -> int:
         """The event time of the oldest buffered event; FOREVER if there is none."""

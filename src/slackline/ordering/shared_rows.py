@@ -42,6 +42,10 @@ class SharedRows:
     def __len__(self) -> int:
         return len(self.ts)
 
+    def use_events(self, events: Column) -> None:
+        """Hold the rows as these events from now on."""
+        self.events, self.columns = events, {}
+
     def add(
         self,
         ts: Ints,

@@ -56,9 +56,13 @@ def is_duplicate(seen, slot, seq):  # type: ignore[no-untyped-def]
     elif seq - highest >= SPAN:
         row[:WORDS] = 0
     else:
-        for n in range(1, seq - highest):
-            skipped = (highest + n) % SPAN
-            row[skipped >> 6] &= ~(np.int64(1) << (skipped & 63))
+        start, skipped = (highest + 1) % SPAN, seq - highest - 1
+        while skipped > 0:  # a word at a time: sources that share one numbering skip hundreds
+            low = start & 63
+            some = min(skipped, 64 - low)
+            bits = np.int64(-1) if some == 64 else ((np.int64(1) << some) - 1) << low
+            row[start >> 6] &= ~bits
+            start, skipped = (start + some) % SPAN, skipped - some
     row[bit >> 6] |= mask
     row[HIGHEST] = ~seq
     return False

@@ -59,7 +59,7 @@ SNAPSHOT_SHARE, SNAPSHOT_WITHIN = 16, 256
 
 #: Arrivals that only set stream time; event time after which delays are measured; arrivals still to be observed; the
 #: largest delay; the oldest event since stream time moved; whether the largest delay is short enough to be relied on.
-_COUNT, _SINCE, _LEFT, _LARGEST, _OLDEST, _CERTAIN = range(6)
+_COUNT, SINCE, _LEFT, _LARGEST, _OLDEST, _CERTAIN = range(6)
 #: The arrival time at which stream time moved last; the longest recent standstill. After an outage: when it ended, how
 #: long it was, stream time minus arrival time before it, the last arrival of an event from it, and whether stream time
 #: has caught up.
@@ -90,9 +90,9 @@ class StartupEstimator:
 
     def _update(self) -> None:
         #: The slack of types whose own delays are not known; STARTING or UNCERTAIN if there is none yet.
-        self.default_slack = int(_default_slack(self.ints))
+        self.default_slack = int(default_slack_of(self.ints))
         #: The event time after which delays are measured.
-        self.since = int(self.ints[_SINCE])
+        self.since = int(self.ints[SINCE])
 
     @property
     def shared_default_slack(self) -> int:
@@ -103,7 +103,7 @@ class StartupEstimator:
         """Use the default slack of another engine if there is none here; says whether anything changed."""
         if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN) or clk == NEVER:
             return False
-        self.ints[[_COUNT, _SINCE, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, clk, 0, 1, NEVER, 0
+        self.ints[[_COUNT, SINCE, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, clk, 0, 1, NEVER, 0
         self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
         self._update()
         return True
@@ -166,7 +166,7 @@ class StartupEstimator:
 
 
 @njit(cache=True, inline="always")
-def _default_slack(ints):  # type: ignore[no-untyped-def]
+def default_slack_of(ints):  # type: ignore[no-untyped-def]
     if ints[_LEFT] > 0 or ints[_MAY_CONTINUE] == 1:
         return STARTING
     if ints[_RESUMED] != NEVER:
@@ -213,7 +213,7 @@ def _notice_snapshot(ints, ts, clk):  # type: ignore[no-untyped-def]
             ints[_LAST_SNAPSHOT], ints[_MAY_CONTINUE] = arrived, 1
             ints[_AGE] = max(ints[_AGE], clk - ts)
     if ints[_MAY_CONTINUE] == 1:
-        ints[_SINCE] = clk
+        ints[SINCE] = clk
     if ints[_MAY_CONTINUE] == 1 and (
         arrived >= SNAPSHOT_TIMES * ints[_LAST_SNAPSHOT] + SNAPSHOT_MORE or clk - ints[_START] > ints[_AGE]
     ):
@@ -224,7 +224,7 @@ def _notice_snapshot(ints, ts, clk):  # type: ignore[no-untyped-def]
 def _notice_outage(ints, ts, before, clk, now):  # type: ignore[no-untyped-def]
     """An event arrived at ``now``: the first after an outage, one from it, or neither."""
     if ints[_RESUMED] != NEVER and not _continues(ints, now) and _was_no_outage(ints, clk, now):
-        ints[_RESUMED], ints[_MOVED], ints[_SINCE] = NEVER, now, min(ints[_SINCE], clk)
+        ints[_RESUMED], ints[_MOVED], ints[SINCE] = NEVER, now, min(ints[SINCE], clk)
     now = max(now, ints[_MOVED])
     if ints[_RESUMED] != NEVER and _continues(ints, now):
         # It was not over: a few events came through in the middle.
@@ -242,12 +242,12 @@ def _notice_outage(ints, ts, before, clk, now):  # type: ignore[no-untyped-def]
         usual = min(max(now + ints[_AHEAD], 0), MAX_TS)
         ints[_CAUGHT_UP] = clk >= usual - ints[_OUTAGE] // DRAINED
         if ints[_CAUGHT_UP] == 0:
-            ints[_SINCE] = max(ints[_SINCE], usual)
-        if ts <= ints[_SINCE]:
+            ints[SINCE] = max(ints[SINCE], usual)
+        if ts <= ints[SINCE]:
             ints[_LAST_OLD] = now
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-untyped-def]
     if clk == NEVER:
         return
@@ -259,11 +259,11 @@ def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-unt
             _notice_snapshot(ints, ts, clk)
     if ints[_COUNT] < clock_arrivals:
         ints[_COUNT] += 1
-        ints[_SINCE] = ints[_START] = clk
+        ints[SINCE] = ints[_START] = clk
         if ts < clk:
             ints[_MAY_CONTINUE], ints[_AGE] = 1, max(ints[_AGE], clk - ts)
             ints[_SNAPSHOT] += 1
-    elif ts > ints[_SINCE]:
+    elif ts > ints[SINCE]:
         ints[_LEFT] = max(ints[_LEFT] - 1, 0)
         if clk == before:
             ints[_LARGEST] = max(ints[_LARGEST], clk + 1 - ts)
@@ -271,7 +271,7 @@ def _observe(ints, ts, before, clk, clock_arrivals, now):  # type: ignore[no-unt
     if clk > before:
         ints[_LARGEST] = max(ints[_LARGEST], clk - ints[_OLDEST])
         ints[_OLDEST] = FOREVER
-    if ints[_CERTAIN] == 0 and ints[_LEFT] == 0 and (clk - ints[_SINCE]) // SPANS >= ints[_LARGEST]:
+    if ints[_CERTAIN] == 0 and ints[_LEFT] == 0 and (clk - ints[SINCE]) // SPANS >= ints[_LARGEST]:
         ints[_CERTAIN] = 1
 
 
@@ -280,7 +280,7 @@ def observe_unless_changed(ints, after, ts, before, clk, clock_arrivals, now):  
     """Take one arrival, and say so, unless it changes what the inputs use; ``after`` is room for the next state."""
     after[:] = ints
     _observe(after, ts, before, clk, clock_arrivals, now)
-    if after[_SINCE] != ints[_SINCE] or _default_slack(after) != _default_slack(ints):
+    if after[SINCE] != ints[SINCE] or default_slack_of(after) != default_slack_of(ints):
         return False
     ints[:] = after
     return True
@@ -295,7 +295,7 @@ def _run(ints, ts, before, clk, clock_arrivals, now, default_slack, since):  # t
         if ts[p] != NEVER:
             _observe(ints, ts[p], before, clk[p], clock_arrivals, now[p] if timed else NEVER)
         before = clk[p]
-        since[p] = ints[_SINCE]
+        since[p] = ints[SINCE]
         if timed and p + 1 < len(ts):
             _pass_time(ints, now[p + 1])
-        default_slack[p] = _default_slack(ints)
+        default_slack[p] = default_slack_of(ints)

@@ -50,6 +50,7 @@ from numba import njit
 from slackline.core.batch import Floats, Ints
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering import checked, delays
+from slackline.ordering.bits import bit_count, bit_length
 
 PER_OCTAVE = 8
 BUCKETS = 60 * PER_OCTAVE
@@ -65,6 +66,7 @@ HELD = 16.0
 ALARMED = 10.0
 MOST_ALARMED = 32.0
 CALMED = 0.5
+NO_ALARM = 2.0**-60
 #: Delays of one incident that are counted, and how many times the target of the events meanwhile.
 COUNTED = 32.0
 COUNTED_SHARE = 4.0
@@ -129,10 +131,10 @@ def with_room(ints: Ints, floats: Floats, arrivals: int) -> tuple[Floats, int]:
 
     The room grows with what was measured, so that it is asked for ever less often.
     """
-    used, buckets = int(ints[USED]), (len(floats) - HISTOGRAM) // 2
-    spare = max(arrivals, int(ints[delays.MEASURED]) // 64)
+    used, buckets = ints.item(USED), (len(floats) - HISTOGRAM) // 2
+    spare = max(arrivals, ints.item(delays.MEASURED) // 32)
     if used + spare > buckets < BUCKETS:
-        buckets = min(used + max(spare, used // 2, 2), BUCKETS)
+        buckets = min(used + max(2 * spare, used // 2, 2), BUCKETS)
         floats = np.concatenate((floats[: HISTOGRAM + 2 * used], np.zeros(2 * (buckets - used))))
     return floats, FOREVER if buckets == BUCKETS else buckets - used
 
@@ -149,9 +151,7 @@ def bucket_of(delay):  # type: ignore[no-untyped-def]
         return 0
     if delay < PER_OCTAVE:
         return delay
-    octave = math.frexp(float(delay))[1] - 4  # may be one too many, as a float has fewer digits
-    if delay >> octave < PER_OCTAVE:
-        octave -= 1
+    octave = bit_length(delay) - 4
     return min(octave * PER_OCTAVE + (delay >> octave), BUCKETS - 1)
 
 
@@ -166,23 +166,13 @@ def longest_in(bucket):  # type: ignore[no-untyped-def]
     return ((bucket - octave * PER_OCTAVE + 1) << octave) - 1
 
 
-@njit(cache=True, inline="always")
-def _count_bits(word):  # type: ignore[no-untyped-def]
-    word -= (word >> 1) & 0x555555555555555
-    word = (word & 0x333333333333333) + ((word >> 2) & 0x333333333333333)
-    word = (word + (word >> 4)) & 0xF0F0F0F0F0F0F0F
-    word += word >> 8
-    word += word >> 16
-    return (word + (word >> 32)) & 127
-
-
 @njit(cache=True)
 def _cell_of(ints, floats, bucket):  # type: ignore[no-untyped-def]
     """Where the weights of a bucket are; a new one is inserted, for which the caller has made room."""
     word, bit = BITS + bucket // WORD, bucket % WORD
-    below = _count_bits(ints[word] & ((1 << bit) - 1))
+    below = bit_count(ints[word] & ((1 << bit) - 1))
     for w in range(BITS, word):
-        below += _count_bits(ints[w])
+        below += bit_count(ints[w])
     cell = HISTOGRAM + 2 * below
     if (ints[word] >> bit) & 1 == 0:
         for i in range(HISTOGRAM + 2 * ints[USED] - 1, cell - 1, -1):
@@ -259,7 +249,10 @@ def count_delay(ints, floats, delay, time, target):  # type: ignore[no-untyped-d
     bucket = 0 if delay <= 0 else bucket_of(delay)
     measured = ints[delays.MEASURED] = ints[delays.MEASURED] + 1
     ints[LARGEST] = max(ints[LARGEST], delay)
-    floats[ALARM] *= 1.0 - CALMED * target / (1 << ints[RECURRED])
+    if floats[ALARM] > 0.0:
+        floats[ALARM] *= 1.0 - CALMED * target / (1 << ints[RECURRED])
+        if floats[ALARM] < NO_ALARM:  # numbers close to 0 are slow
+            floats[ALARM] = 0.0
     if bucket > ints[USUAL] and not _is_counted(ints, floats, bucket, delay, time, target):
         return False
     beyond = False
@@ -300,13 +293,19 @@ def charge(ints, floats, ts, delay, target, newcomer, arrival):  # type: ignore[
     by_slack = ts <= ints[SLACK_REACH]
     by_readiness = not by_slack and ts <= ints[READY_REACH]
     by_arrival = not by_slack and not by_readiness and ints[BY_ARRIVAL] == 1 and ts <= arrival
-    share = READY_SHARE * target if floats[READY_OWED] > 0.0 else 0.0
-    floats[READY_OWED] = max(floats[READY_OWED] - share, 0.0)
-    floats[READY_DEBT] = max(floats[READY_DEBT] - share, 0.0)
+    share = 0.0
+    if floats[READY_OWED] > 0.0:
+        share = READY_SHARE * target
+        floats[READY_OWED] = max(floats[READY_OWED] - share, 0.0)
+        floats[READY_DEBT] = max(floats[READY_DEBT] - share, 0.0)
     floats[DEBT] = max(floats[DEBT] - (target - share), -SAVED)
-    floats[OWED] = max(floats[OWED] - (target - share), 0.0)
-    floats[ARRIVAL_OWED] = max(floats[ARRIVAL_OWED] - target, 0.0)
-    floats[UNPAID] = min(floats[UNPAID], floats[OWED])
+    if floats[OWED] > 0.0:
+        floats[OWED] = max(floats[OWED] - (target - share), 0.0)
+        floats[UNPAID] = min(floats[UNPAID], floats[OWED])
+        if floats[OWED] == 0.0:
+            ints[RECURRED] = 0  # what longer holds are for is paid: the present one must not last on its own account
+    if floats[ARRIVAL_OWED] > 0.0:
+        floats[ARRIVAL_OWED] = max(floats[ARRIVAL_OWED] - target, 0.0)
     if ints[BY_ARRIVAL] == 0 and floats[ARRIVAL_OWED] == 0.0:
         ints[BY_ARRIVAL] = 1
     if by_slack or by_arrival:
@@ -455,7 +454,7 @@ def learn_counts(ints, floats, counts, target):  # type: ignore[no-untyped-def]
 def _buckets_in_use(ints):  # type: ignore[no-untyped-def]
     found = 0
     for word in range(BITS, INTS):
-        found += _count_bits(ints[word])
+        found += bit_count(ints[word])
     return found
 
 

@@ -34,7 +34,7 @@ from slackline.core.batch import Column
 from slackline.core.time import FOREVER, NEVER
 from slackline.ordering.borrowed import borrowed
 from slackline.ordering.delays import CALIBRATED, MEASURED, WAITING, K, measure, measure_itself, note
-from slackline.ordering.readiness import EVENTS, LATE, arrive, is_established, least_watermark
+from slackline.ordering.readiness import EVENTS, LAST, LATE, arrive, is_established, least_watermark
 from slackline.ordering.startup import RESUMING, STARTING, UNCERTAIN
 from slackline.ordering.target_slack import (
     BY_ARRIVAL,
@@ -65,6 +65,9 @@ NO_TIMEOUT = -1
 NO_TARGET = -1.0
 #: After so many times the warm-up a type has a watermark even if few of its delays were measured.
 RARE = 32
+#: Declared sources without events are waited for until so many delays per declared source were measured: one that
+#: delivers less often than so many others on average is not part of the start.
+PER_DECLARED = 64
 
 
 #: The rules of a type as passed to the compiled code: an array of one record. Passing each number by itself costs
@@ -72,7 +75,7 @@ RARE = 32
 RULES = np.dtype(
     [
         ("policy", "i8"), ("margin", "f8"), ("timeout", "i8"), ("block", "i8"), ("warmup", "i8"), ("target", "f8"),
-        ("is_clock", "?"),
+        ("is_clock", "?"), ("declared", "i8"),
     ]
 )  # fmt: skip
 
@@ -91,6 +94,8 @@ class Rules(NamedTuple):
     warmup: int
     target: float
     is_clock: bool
+    #: How many sources are declared for the type and waited for at the start; 0: none.
+    declared: int
 
 
 class AtPosition(NamedTuple):
@@ -110,12 +115,12 @@ class AtPosition(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rules_of(
-    policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool
+    policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool, declared: int
 ) -> Column:
     """The rules as ``step`` and ``run`` take them; values larger than any time stamp saturate."""
     # RARE times the warm-up must fit 64 bits.
     timeout, block, warmup = min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE)
-    rules = np.array([(policy, margin, timeout, block, warmup, target, is_clock)], dtype=RULES)
+    rules = np.array([(policy, margin, timeout, block, warmup, target, is_clock, declared)], dtype=RULES)
     rules.setflags(write=False)
     return rules
 
@@ -123,7 +128,9 @@ def rules_of(
 @njit(cache=True, inline="always")
 def _unpacked(rules):  # type: ignore[no-untyped-def]
     r = rules[0]
-    return Rules(r["policy"], r["margin"], r["timeout"], r["block"], r["warmup"], r["target"], r["is_clock"])
+    return Rules(
+        r["policy"], r["margin"], r["timeout"], r["block"], r["warmup"], r["target"], r["is_clock"], r["declared"]
+    )
 
 
 @njit(cache=True, inline="always")
@@ -193,6 +200,13 @@ def _ready_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unty
 
 
 @njit(cache=True, inline="always")
+def _awaits_sources(ints, sources, rules):  # type: ignore[no-untyped-def]
+    """Whether declared sources have not delivered yet: sources are numbered in the order of their first event."""
+    declared = rules.declared if ints[STARTED] == 0 and ints[CALIBRATED] == 0 else 0
+    return ints[MEASURED] < PER_DECLARED * declared and sources[declared - 1, LAST] == NEVER
+
+
+@njit(cache=True, inline="always")
 def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-untyped-def]
     """Account for an arrival towards the target."""
     clk, target = at.clk, rules.target
@@ -212,7 +226,7 @@ def _learn_arrival(ints, floats, sources, tree, at, rules):  # type: ignore[no-u
     if ints[STARTED] == 0 and ints[MEASURED] >= KNOWN:
         # A calibrated delay is better evidence than so few events: long delays take time to be observed.
         enough = ints[K] if ints[CALIBRATED] == 0 else min(ints[LARGEST], FOREVER // CAREFUL) * CAREFUL
-        ints[STARTED] = 1 if clk - at.since >= enough else 0
+        ints[STARTED] = 1 if clk - at.since >= enough and not _awaits_sources(ints, sources, rules) else 0
 
 
 @njit(cache=True, inline="always")
@@ -223,6 +237,8 @@ def _target_step(ints, floats, sources, tree, at, rules):  # type: ignore[no-unt
         _learn_arrival(ints, floats, sources, tree, at, rules)
     clk = at.clk
     if clk == NEVER or at.default_slack == RESUMING or (at.default_slack == STARTING and ints[CALIBRATED] == 0):
+        return NEVER
+    if _awaits_sources(ints, sources, rules):
         return NEVER
     slack = ints[K]
     if ints[CALIBRATED] == 1:

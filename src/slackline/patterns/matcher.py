@@ -244,17 +244,18 @@ class Matcher:
         arrays = {name: partial.runs[alive, column] for name, column in _SAVED.items()}
         tags, ints = partial.tags[alive], partial.ints[alive]
         ints[tags <= MISSING] = 0
-        values, keys = ValueDictionary(self._dictionary.values[: self._permanent]), KeyDictionary()
         texts = tags == TEXT
-        ints[texts] = values.all_numbers([self._dictionary.values[number] for number in ints[texts].tolist()])
-        arrays["key"] = _renumbered(arrays["key"], self._keys, keys)
+        fixed = np.arange(self._permanent)
+        arrays["key"], keys = _renumbered(arrays["key"])
+        numbers, values = _renumbered(np.concatenate((fixed, ints[texts])))
+        ints[texts] = numbers[self._permanent :]
         return {
             **arrays,
             "tags": tags,
             "ints": ints,
             "serial": int(partial.marks[SERIAL]),
-            "keys": keys.values,
-            "values": values.values[self._permanent :],
+            "keys": [self._keys.values[number] for number in keys.tolist()],
+            "values": [self._dictionary.values[number] for number in values[self._permanent :].tolist()],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -290,9 +291,13 @@ class Matcher:
         self._key_limit, self._value_limit = 2 * len(keys) + SPARE, 2 * len(values) + SPARE
 
 
-def _renumbered(numbers: Ints, old: KeyDictionary, new: KeyDictionary) -> Ints:
-    """Numbers of keys as those of another dictionary; without a key, there is the key None alone."""
-    return np.array([new.number(old.values[number]) for number in numbers.tolist()], dtype=np.int64)
+def _renumbered(numbers: Ints) -> tuple[Ints, Ints]:
+    """Dense numbers in the order of first appearance, and for each of them the old one."""
+    used, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[place], used[order]
 
 
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)

@@ -132,6 +132,11 @@ class Pattern(Detector):
         """Whether matches may be complete by the passing of time alone."""
         return self._waits
 
+    @property
+    def is_atomic(self) -> bool:
+        """A batch is refused, if at all, before a partial match changes."""
+        return type(self).on_batch is Pattern.on_batch
+
     def _event(self, ts: int, payload: dict[str, Any]) -> Event:
         return Event.of(type_name(self.publishes[0]), ts, None, None, payload)
 
@@ -224,7 +229,7 @@ def _skip(after_match: Any, steps: Mapping[str, Step]) -> tuple[str, str | None]
 def _number(within: int | str | timedelta) -> int:
     """A length of time as a number; the longest until its unit is known."""
     if (seconds := seconds_in(within)) is None:
-        return whole_number("within", within, 0, LONGEST)
+        return whole_number("within", duration("within", within, None), 0, LONGEST)
     if seconds < 0:
         raise ConfigError(f"within={within!r} is not valid; it must be a length of time of at least 0.")
     return LONGEST

@@ -7,31 +7,23 @@ disconnected, and never slows down the application.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
 
-from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
+from slackline.runtime.http_server import LOOPBACK, DocumentServer, Stream
 from slackline.runtime.metrics import DetectorMetrics, Metrics, Rates
 
-LOOPBACK = "127.0.0.1"
 #: Reports that a new browser is sent: ten minutes at one per second.
 HISTORY = 600
-#: Browsers that may be connected at a time.
-BROWSERS = 8
-#: Seconds that a browser has to read what it was sent.
-READ_TIMEOUT = 5.0
 #: Seconds after which something is sent even if there is nothing to report, to notice a browser that is gone.
 KEEP_ALIVE = 10.0
 
@@ -87,24 +79,22 @@ class LivePage:
         self._channel = _Channel(
             {"title": title, "stages": [stage._asdict() for stage in stages], "panel": panel and panel.title}
         )
-        documents = {
-            "/": ("text/html; charset=utf-8", _page()),
-            "/panel.js": ("text/javascript; charset=utf-8", ("" if panel is None else panel.script).encode()),
-        }
-        try:
-            self._server = _Server((LOOPBACK, port), documents, self._channel)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"cannot serve the page at {LOOPBACK}:{port}: {error}. Give another --page PORT, or 0 for any."
-            ) from error
+        script = ("" if panel is None else panel.script).encode()
+        self._server = DocumentServer(
+            "the page", "--page", port,
+            {
+                "/": lambda _: ("text/html; charset=utf-8", _page()),
+                "/panel.js": lambda _: ("text/javascript; charset=utf-8", script),
+            },
+            Stream("/events", self._channel.messages),
+            names=(LOOPBACK, "localhost"),  # a page of another site could reach this port under its own name
+        )  # fmt: skip
         self.url = f"http://{LOOPBACK}:{self._server.server_port}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="slackline-page", daemon=True)
-        self._thread.start()
 
     @property
     def browsers(self) -> int:
         """How many browsers are connected."""
-        return self._server.browsers
+        return self._server.streams
 
     def __call__(self, metrics: Metrics) -> None:
         """Show the metrics of this moment."""
@@ -134,9 +124,7 @@ class LivePage:
     def close(self) -> None:
         """Notify the browsers that the run has ended, and stop serving."""
         self._channel.end()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     def _report(self, metrics: Metrics) -> dict[str, Any]:
         each = [metrics.detectors.get(name, DetectorMetrics()) for name in self._names]
@@ -225,72 +213,3 @@ class _Channel:
 
 def _encoded(name: str, data: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
-
-
-class _Server(ThreadingHTTPServer):
-    """An HTTP server with a thread for each browser."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], documents: Mapping[str, tuple[str, bytes]], channel: _Channel) -> None:
-        self.documents = documents
-        self.channel = channel
-        #: Browsers that are connected.
-        self.browsers = 0
-        self._lock = threading.Lock()
-        super().__init__(address, _Handler)
-
-    @contextlib.contextmanager
-    def connected(self) -> Iterator[bool]:
-        """A browser that is connected meanwhile; False if there are too many."""
-        with self._lock:
-            admitted = self.browsers < BROWSERS
-            self.browsers += admitted
-        try:
-            yield admitted
-        finally:
-            with self._lock:
-                self.browsers -= admitted
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that disconnects is not an error."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request of a browser."""
-
-    timeout = READ_TIMEOUT
-    server: _Server
-
-    def do_GET(self) -> None:
-        # A page of another site that reaches this port under its own name is refused.
-        if self.headers.get("Host", "").rpartition(":")[0] not in (LOOPBACK, "localhost"):
-            self.send_error(HTTPStatus.FORBIDDEN)
-        elif self.path == "/events":
-            self._stream()
-        elif (document := self.server.documents.get(self.path)) is not None:
-            kind, content = document
-            self._begin(kind, {"Content-Length": str(len(content))})
-            self.wfile.write(content)
-        else:
-            self.send_error(HTTPStatus.NOT_FOUND)
-
-    def _stream(self) -> None:
-        with self.server.connected() as admitted:
-            if not admitted:
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, f"{BROWSERS} browsers are connected already")
-                return
-            self._begin("text/event-stream", {"Cache-Control": "no-store"})
-            with contextlib.suppress(OSError):  # it disconnected, or did not read
-                for message in self.server.channel.messages():
-                    self.wfile.write(message)
-
-    def _begin(self, kind: str, headers: Mapping[str, str]) -> None:
-        self.send_response(HTTPStatus.OK)
-        for name, value in {"Content-Type": kind, **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged."""

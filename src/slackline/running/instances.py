@@ -14,7 +14,8 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import GeneratorType
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ GUARD_EVERY = 256
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
 BUCKETS = 1024
+#: Events whose instances are looked up together: the processor then waits for the memory of several at a time.
+LOOKUP = 256
 #: Keys from which on expired states are looked for, whenever their number has doubled.
 MIN_SWEEP = 1024
 
@@ -137,27 +140,33 @@ class Instances:
     def _run_keyed_events(self, events: Iterable[Event], failed: OnFailure | None) -> Found:
         """As :meth:`_run_events`, where there are neither timers nor a TTL nor copies of states."""
         found: Found = []
-        field, by_key, changed = self._field, self._by_key, self._changed
-        assert field is not None
-        is_source = field == "source"
-        for row, event in enumerate(events):
-            key: Any = None
-            try:
-                value = event.source if is_source else event.payload.get(field)
-                key = value if type(value) in _PLAIN_KEYS else key_of(value)
-                detector = by_key.get(key)
-                if detector is None:
-                    detector = self._instance(key, NEVER)
-                if changed is not None:
-                    changed.add(key)
-                results = detector.on_event(event)
-                if results is not None:
-                    published = list(results if type(results) is GeneratorType else iterable(results, "on_event"))
-                    if published:
-                        found += [(row, self._check(each)) for each in published]
-            except Exception as error:
-                self._failed(key, row, event, error, failed)
+        changed, row = self._changed, -1
+        remaining = iter(events)
+        while block := list(islice(remaining, LOOKUP)):
+            keys = self._keys_of(block)
+            for event, key, known in zip(block, keys, self._known(keys), strict=True):
+                row += 1
+                try:
+                    detector = self._instance(key := key_of(key), NEVER) if known is None else known
+                    if changed is not None:
+                        changed.add(key)
+                    results = detector.on_event(event)
+                    if results is not None:
+                        published = list(results if type(results) is GeneratorType else iterable(results, "on_event"))
+                        if published:
+                            found += [(row, self._check(each)) for each in published]
+                except Exception as error:
+                    self._failed(key, row, event, error, failed)
         return found
+
+    def _known(self, keys: list[Any]) -> list[Detector | None]:
+        """The instances of keys, None where they must be looked up one by one."""
+        return list(map(self._by_key.get, keys)) if _PLAIN_KEYS.issuperset(map(type, keys)) else [None] * len(keys)
+
+    def _keys_of(self, events: Sequence[Event]) -> list[Any]:
+        """The keys of events, as the events have them."""
+        field = self._field
+        return [event.source for event in events] if field == "source" else [each.payload.get(field) for each in events]
 
     def _run_events(self, events: Iterable[Event], before: list[int] | None, failed: OnFailure | None) -> Found:
         found: Found = []
@@ -263,7 +272,7 @@ class Instances:
         field = self._field
         assert field is not None
         if not isinstance(rows, Batch):
-            return [event.source if field == "source" else event.payload.get(field) for event in rows]
+            return self._keys_of(rows)
         if field == "source":
             return rows.source.tolist()
         if field not in rows.fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from slackline.core.batch import Ints, Rows
@@ -28,7 +28,7 @@ class Operator:
 
     __slots__ = (
         "allowed", "always_evaluated", "below", "buffer", "deferral", "deferred", "evaluate_at", "evaluated_at",
-        "local_inputs", "may_defer", "publishes", "rank", "runner", "spent", "wall",
+        "local_inputs", "may_defer", "notifies", "publishes", "rank", "runner", "spent", "wall",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,8 @@ class Operator:
         self.spent = 0.0
         self.buffer = ReorderBuffer(runner.name, inputs, shared_set(type_names(runner.detector.unsorted)), startup)
         self.publishes = publishes
+        #: Those of the types published here that operators of this engine read.
+        self.notifies: list[DerivedInput] = []
         #: Whether detectors of this engine may be deferred; the rows deferred here; how many rows may be processed now.
         self.may_defer = False
         self.deferred = DeferredQueue()
@@ -114,11 +116,13 @@ class Operator:
         self.deferral = clk, own + below
         return own + below
 
-    def connect(self, publisher: dict[str, Operator]) -> None:
-        """Connect to the operators of this engine, given by the types they publish."""
+    def connect(self, publisher: Mapping[str, Operator], readers: Mapping[str, Sequence[Operator]]) -> None:
+        """Connect to the operators of this engine, given by the types they publish and by those they read."""
         watermark_inputs = self.buffer.watermark_inputs
         self.below = list({id(p): p for c in watermark_inputs if (p := publisher.get(c.name)) is not None}.values())
         self.local_inputs = [c for c in watermark_inputs if isinstance(c, SensorInput) or c.name not in publisher]
+        self.notifies = [input for input in self.publishes if readers[input.name]]
+        self.invalidate()  # a new reader needs to know the watermark
 
     @property
     def reads_sensors_in_order(self) -> bool:
@@ -175,11 +179,11 @@ class Operator:
         return done
 
     def publish_progress(self, clk: int) -> None:
-        """Pass the watermark on to the inputs of the types published here."""
+        """Pass the watermark on to the inputs of the types published here, where they are read."""
         self.evaluated_at = clk
-        if self.publishes:
+        if self.notifies:
             watermark = self.watermark if self.may_defer else self.buffer.watermark
-            for input in self.publishes:
+            for input in self.notifies:
                 input.set_progress(watermark, clk)
 
     def next_evaluation(self, ts: int, clk: int) -> int:

@@ -45,7 +45,8 @@ class Runner:
 
     When the detector raises, the event is quarantined and, if the runner is *guarded*, the state is restored: a copy of
     the state is kept, and the rows since are replayed. Batch detectors are always guarded, since a failed batch is fed
-    again row by row to find the failing row. Event detectors are guarded if the engine continues after errors.
+    again row by row to find the failing row, unless they are atomic. Event detectors are guarded if the engine
+    continues after errors.
     """
 
     def __init__(self, detector: Detector, name: str, guarded: bool) -> None:
@@ -57,7 +58,7 @@ class Runner:
         self.merges_types = not self.takes_batches
         #: Whether batches of several types are fed as one merged batch.
         self.merges_batches = detector.merged and self.takes_batches
-        self.guarded = guarded or self.takes_batches
+        self.guarded = (guarded or self.takes_batches) and not detector.is_atomic
         self.unit: str | None = None
         self.published = 0
         self.failed = 0
@@ -142,17 +143,21 @@ class Runner:
 
     def _feed_rows(self, rows: Iterable[Event | Batch]) -> Found:
         found: Found = []
-        on_event = None if self.guarded else self.detector.on_event
+        published: list[Any] = []
+        on_event = None if self.guarded or not self.takes_events else self.detector.on_event
         for row, one in enumerate(rows):
             try:
                 if on_event is None:
                     found += [(row, event) for _, event in self._attempt(one, 1)]
                     continue
                 results: Any = on_event(one)  # type: ignore[arg-type]
-                published = list(results if type(results) is GeneratorType else iterable(results, "on_event"))
+                for event in results if type(results) is GeneratorType else iterable(results, "on_event"):
+                    published.append(event)
                 if published:
                     found += self._stamped([(row, self._checked(event)) for event in published])
+                    published = []
             except Exception as error:
+                published = []
                 self._restore()
                 event = one.event(0) if isinstance(one, Batch) else one
                 self.failures.append(Failure(row, event, error, self._state_size()))
@@ -268,7 +273,8 @@ class Runner:
         return {"published": published, **self._own(), **self._saved(state)}
 
     def _own(self) -> dict[str, Any]:
-        return {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version}
+        key = {} if self.detector.key is None else {"key": self.detector.key}
+        return {"failed": self.failed, "born": sorted(self._born), "version": self.detector.version, **key}
 
     # Copies, made while the detector runs; see ``state_copy``.
 
@@ -346,6 +352,11 @@ class Runner:
         self.published = checked.number(state, what, "published")
         self.failed = checked.number(state, what, "failed")
         version = state.get("version", 1)
+        if "key" in state and state["key"] != self.detector.key:
+            raise StateError(
+                f"{what} was saved with key={state['key']!r}, and its class has key={self.detector.key!r}; states of "
+                f"other keys cannot be converted. Set the key as it was, or give it another name to start anew."
+            )
         new = self._born.difference(checked.items(state, what, "born"))
         defaults = {name: getattr(self.detector, name) for name in new}
 

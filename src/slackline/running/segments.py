@@ -96,7 +96,9 @@ def merged(segments: list[Segment], as_events: bool = False, as_batch: bool = Fa
     keys = np.concatenate([segment.order for segment in segments])
     ranks = np.concatenate([segment.ranks for segment in segments])
     kinds = np.concatenate([np.full(len(segment.at), segment.kind) for segment in segments])
-    order = np.lexsort((ranks, keys, kinds, at))
+    # In order, the due position follows from the event time, so that it need not be sorted by.
+    in_order = all(segment.kind == IN_ORDER for segment in segments)
+    order = np.lexsort((ranks, ts)) if in_order else np.lexsort((ranks, keys, kinds, at))
     if as_batch:
         pieces: Iterable[Piece] = [Piece(_merged_batch(segments, order), None)]
     else:

@@ -57,10 +57,10 @@ def events_of(table: pa.Table) -> list[Event]:
     return made
 
 
-def quickest(rows: list[Event] | pa.Table, types: Iterable[EventType], keys: int = 1) -> list[Event] | pa.Table:
-    """Rows of so many keys in the form in which engines take them fastest, that know these types."""
+def quickest(rows: list[Event] | pa.Table, types: Iterable[EventType]) -> list[Event] | pa.Table:
+    """Rows in the form in which engines take them fastest, that know these types."""
     table = None
-    if len(rows) >= FEW * keys:
+    if len(rows) >= FEW:
         table = rows if isinstance(rows, pa.Table) else table_of(rows)
     if table is not None:
         table = fitting(types, table)

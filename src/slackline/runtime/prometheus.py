@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, by HTTP; on the loopback address unless another one is given.
+"""Metrics for Prometheus, by HTTP on the loopback address.
 
 All names begin with ``slackline_``. Lengths of stream time are in seconds. ``docs/grafana/slackline.json`` is a
 dashboard for them.
@@ -6,20 +6,12 @@ dashboard for them.
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from slackline.core.errors import ConfigError
 from slackline.core.extras import explain
+from slackline.runtime.http_server import DocumentServer
 from slackline.runtime.metrics import Metrics
-
-LOOPBACK = "127.0.0.1"
-#: Seconds that a client has to send its request and to read the response. Clients are served one after the other.
-CLIENT_TIMEOUT = 2.0
 
 
 def families(metrics: Metrics) -> Iterator[Any]:
@@ -80,50 +72,28 @@ def _by_detector(metrics: Metrics) -> Iterator[Any]:
     yield from (delivered, late, slack, buffered)
 
 
-class _Handler(WSGIRequestHandler):
-    """Handles a connection, for :data:`CLIENT_TIMEOUT` at most, however often the client sends something."""
-
-    def handle(self) -> None:
-        deadline = threading.Timer(CLIENT_TIMEOUT, self._disconnect)
-        deadline.daemon = True
-        deadline.start()
-        try:
-            with contextlib.suppress(OSError):  # the client disconnected, or was disconnected
-                super().handle()
-        finally:
-            deadline.cancel()
-
-    def _disconnect(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged."""
-
-
 class PrometheusServer:
     """Serves the metrics that it was called with last; :meth:`close` it at the end.
 
     ``port`` 0 is any free port; :attr:`port` is the one in use.
     """
 
-    def __init__(self, port: int, address: str = LOOPBACK) -> None:
+    def __init__(self, port: int) -> None:
         try:
-            from prometheus_client import CollectorRegistry, make_wsgi_app
+            import prometheus_client
+            from prometheus_client.exposition import choose_encoder
         except ImportError as error:
             raise explain(error, "--metrics") from error
         self._metrics = Metrics()
-        registry: Any = CollectorRegistry()
+        registry: Any = prometheus_client.CollectorRegistry()
         registry.register(self)
-        try:
-            self._server = make_server(address, port, make_wsgi_app(registry), handler_class=_Handler)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"cannot serve metrics at {address}:{port}: {error}. Give another --metrics PORT, or 0 for any."
-            ) from error
+
+        def document(accept: str) -> tuple[str, bytes]:
+            encode, kind = choose_encoder(accept)
+            return kind, encode(registry)
+
+        self._server = DocumentServer("metrics", "--metrics", port, {"/": document, "/metrics": document})
         self.port: int = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="slackline-metrics", daemon=True)
-        self._thread.start()
 
     def __call__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -134,6 +104,4 @@ class PrometheusServer:
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()

@@ -24,7 +24,8 @@ from slackline.cluster.process import NodeOptions, NodePlan, folder_of
 from slackline.cluster.registry import DESCRIPTION, STOP, Registry, description_of
 from slackline.cluster.task import NodeTask
 from slackline.connectors.addresses import scheme_of
-from slackline.connectors.files import FolderInUseError, FolderLease
+from slackline.connectors.files import FolderInUseError
+from slackline.connectors.store import Store, StoreLease
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.address import Address
@@ -64,8 +65,8 @@ def cluster(
     ``nodes``       detectors by node, or the number of nodes, to which the detectors are dealt by level. Each node
                     takes one slot (``spark.task.cpus`` cores) until it ends.
     ``source``      addresses of the input, as for ``slackline run --from``. Every executor can open them.
-    ``checkpoint``  folder that the driver and all executors share: results and checkpoints by node. The same call
-                    resumes from there.
+    ``checkpoint``  folder that the driver and all executors share, or URI of one (``s3://…``, ``hdfs://…``): results
+                    and checkpoints by node. The same call resumes from there.
     ``sink``        URL of a topic or server that gets the records, too: at least once, with ids by which to drop
                     repeats.
     ``ingress``     sensor types by node that enter there. Default: all, at the first node.
@@ -93,7 +94,7 @@ def cluster(
     placed = _placed(nodes, hierarchy)
     entering = {next(iter(placed)): list(hierarchy.sensor_types)} if ingress is None else dict(ingress)
     _check_nodes(hierarchy, placed, entering)
-    folder = Path(checkpoint).resolve()
+    folder = Store.of(str(checkpoint) if scheme_of(str(checkpoint)) else Path(checkpoint).resolve())
     described = [
         NodeOptions(
             app=app, name=name, inputs=sources, run=list(detectors), ingress=list(entering.get(name, ())),
@@ -120,19 +121,19 @@ class SparkCluster(SparkTasks):
     """
 
     def __init__(
-        self, spark: SparkSession, nodes: Sequence[NodeOptions], folder: Path, host: str, take_over: bool
+        self, spark: SparkSession, nodes: Sequence[NodeOptions], folder: Store, host: str, take_over: bool
     ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._folder = folder
         self._host = host
         self._credentials = Credentials.of(*map(Path, nodes[0].tls))
         self._take_over = take_over
-        self._lease = FolderLease(folder)
+        self._lease = StoreLease(folder)
         self._marker = secrets.token_hex(16)
         super().__init__(
             spark,
             Registry(self._nodes, self._credentials, self._describe),
-            group=f"slackline {folder.name} {self._marker[:8]}",
+            group=f"slackline {Path(folder.path).name} {self._marker[:8]}",
             what="node",
             stopped=f"the Spark session was stopped while the cluster ran. Its state is in {folder}: start the cluster "
             f"in a new session to resume.",
@@ -178,7 +179,7 @@ class SparkCluster(SparkTasks):
             return
         super().stop()
         if not self._lease.is_fenced:
-            (self._folder / STOP).unlink(missing_ok=True)
+            self._folder.delete(STOP)
         self._describe()
         self._lease.release()
 
@@ -198,7 +199,7 @@ class SparkCluster(SparkTasks):
         check_slots(self._context, len(self._nodes), self._what)
         self._acquire()
         self._is_open = True
-        (self._folder / STOP).unlink(missing_ok=True)
+        self._folder.delete(STOP)
         at = str(self._registry.start(self._host))
         self._describe()
         tasks = {
@@ -253,19 +254,22 @@ class SparkCluster(SparkTasks):
                 "addresses": self._registry.addresses(),
             }
         )
-        new = self._folder / f"{DESCRIPTION}.new"
-        try:
-            new.write_text(text)
-            new.replace(self._folder / DESCRIPTION)
-        except OSError as error:
-            raise SlacklineError(f"cannot write to the checkpoint folder {self._folder}: {error}.") from error
+        self._folder.write(DESCRIPTION, [text.encode()])
 
     def _look(self) -> None:
         """Watch the lease, and the request to stop."""
         while not self._stops.wait(LOOK) and not self._is_over:
-            if self._lease.is_fenced:
+            try:
+                is_fenced = self._lease.is_fenced
+                if not is_fenced:
+                    self._lease.renew()
+                is_wanted = self._folder.read(STOP) is None
+            except SlacklineError as error:
+                logger.warning("%s", error)
+                continue
+            if is_fenced:
                 self._fail("another driver has taken over the cluster; this one stops.")
-            elif (self._folder / STOP).exists():
+            elif not is_wanted:
                 self.stop()
                 with self._changed:
                     self._ended |= self._nodes.keys()

@@ -6,9 +6,9 @@ is enough to restore the order in which the source delivered. It is data: Arrow 
 
 Spark calls a stateful processor once per group, and that call alone costs up to 3 ms. So the engines of a stream are
 hashed into ``GROUPS`` groups, and the state of a group is a map from the names of engines to their states: one call
-serves many engines, and each still costs one read and one write of its own state. Groups have names by which Spark deals
-them evenly to any number of shuffle partitions; hashed at random, the fullest of 8 tasks had 1.5 times its share of 64
-shards, and the fuller of two tasks 1.05 times its share of all groups.
+serves many engines, and each still costs one read and one write of its own state. Groups have names by which Spark
+deals them evenly to any number of shuffle partitions; hashed at random, the fullest of 8 tasks had 1.5 times its share
+of 64 shards, and the fuller of two tasks 1.05 times its share of all groups.
 
 **Batches.** Spark sorts the rows by engine and arrival, and spills to disk what memory cannot hold.
 """

@@ -190,6 +190,10 @@ class ReplayLog:
         first = self.steps[0].before
         return (first, []) if first is not None else _last_snapshot(self.committed)
 
+    def append(self, steps: list[Step]) -> None:
+        """Append steps."""
+        self.steps += steps
+
     def thin_snapshots(self) -> None:
         """Drop every other snapshot, but never the first, from which all the rest can be replayed."""
         for step in self.snapshots[1::2]:

@@ -74,6 +74,10 @@ class Retraction:
         self.technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
         self.costs = Costs()
 
+    def set_above(self, above: int) -> None:
+        """Set the number of detectors at higher levels."""
+        self.above = above
+
     def record(self, lost: int, changed: int) -> None:
         """A replay affected ``lost`` published events, ``changed`` of which are different now."""
         each, costs = 2 * (1 + self.above), self.costs

@@ -139,7 +139,7 @@ class SpeculativeRunner(Runner):
                 self._restore_to(before)
                 return
             step = Step(piece, found, before)
-            self.log.steps += step.by_timers(times_before(piece.rows)) if self.needs_time else [step]
+            self.log.append(step.by_timers(times_before(piece.rows)) if self.needs_time else [step])
             self.processed += size
             left, done = skip_rows(left, size), done + size
             if len(self.log.snapshots) > self.options.max_snapshots:
@@ -169,7 +169,7 @@ class SpeculativeRunner(Runner):
         """Reuse the invalidated steps from ``number`` on, and the state after them; returns their number of rows."""
         steps = self.invalidated[number:]
         assert self._end_state is not None
-        self.log.steps += steps
+        self.log.append(steps)
         self._restore_to(self._end_state)
         self._reused += steps
         del self.invalidated[number:]

@@ -64,7 +64,8 @@ class Speculator:
             if isinstance(operator.runner.options.alpha, str):
                 self._adaptive.add(operator.name)
             self.cost_benefit.setdefault(operator.name, CostBenefit())
-            operator.runner.retraction.above = sum(operator.name in below for below in self.hierarchy.below.values())
+            above = sum(operator.name in below for below in self.hierarchy.below.values())
+            operator.runner.retraction.set_above(above)
 
     def suspend(self) -> bool:
         """Overload: use α = 1 where α is adaptive, until :meth:`resume`. Returns False if that changes nothing."""

@@ -12,15 +12,19 @@ import datetime
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
+
+import numpy as np
 
 from slackline.core.errors import ConfigError, DetectorError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.state_tree import PLAIN
 from slackline.engine import Engine
 from slackline.ordering.policy import Auto, Ordered
 from slackline.ordering.sources import total_order
@@ -33,6 +37,8 @@ from slackline.testing.streams import Arrivals, show, stream
 POINTS, TRIES = 16, 4
 #: Streams that are tried at most to find the smallest one that fails.
 REDUCTIONS = 400
+
+_CONTAINERS = (dict, list, set, deque)
 
 
 class CheckError(AssertionError):
@@ -99,15 +105,19 @@ def check(detectors: Detectors, events: Arrivals, *, seed: int = 0) -> None:
       stream    a@...
     ...
     """
+    __tracebackhide__ = True  # by pytest
     given = stream(events)
     if not given:
         raise ConfigError("check() needs events; without any every detector passes.")
     subject = _Subject(detectors, seed)
-    for law, (why, trial) in LAWS.items():
-        for outcome in trial(subject, given):
-            if not outcome.is_same:
-                smallest, shown = _smallest(subject, trial, given, outcome)
-                raise CheckError(law, why, smallest, shown)
+    try:
+        for law, (why, trial) in LAWS.items():
+            for outcome in trial(subject, given):
+                if not outcome.is_same:
+                    smallest, shown = _smallest(subject, trial, given, outcome)
+                    raise CheckError(law, why, smallest, shown)
+    finally:
+        subject.reset_classes()
 
 
 def _smallest(subject: _Subject, trial: Trial, events: list[Event], outcome: Outcome) -> tuple[list[Event], Outcome]:
@@ -136,8 +146,34 @@ class _Subject:
     def __init__(self, detectors: Detectors, seed: int) -> None:
         self._pristine = hierarchy_of(detectors)
         self.seed = seed
+        #: The seed of what is random in a run.
+        self.dice = 0
         self._first: dict[tuple[int, ...], Any] = {}
-        self.modules = {type(self._pristine.fresh(name)).__module__ for name in self._pristine.names}
+        kinds = {type(self._pristine.fresh(name)) for name in self._pristine.names}
+        self.modules = {kind.__module__ for kind in kinds}
+        #: The containers and plain values that are attributes of the classes, each with a copy.
+        self._of_classes = [
+            (owner, name, value, copy.deepcopy(value))
+            for owner in {
+                owner for kind in kinds for owner in kind.__mro__ if not owner.__module__.startswith("slackline.")
+            }
+            for name, value in vars(owner).items()
+            if not name.startswith("__") and (isinstance(value, _CONTAINERS) or type(value) in PLAIN)
+        ]
+
+    def reset_classes(self) -> None:
+        """Restore the attributes of the classes."""
+        for owner, name, value, kept in self._of_classes:
+            if isinstance(value, _CONTAINERS):
+                value.clear()
+                (value.update if isinstance(value, dict | set) else value.extend)(copy.deepcopy(kept))
+            if vars(owner).get(name) is not value:
+                setattr(owner, name, value)
+
+    def changed_classes(self) -> str:
+        """The attributes of the classes that have changed, as text."""
+        changed = [f"{owner.__name__}.{name}" for owner, name, _, kept in self._of_classes if vars(owner)[name] != kept]
+        return f", which finds {' and '.join(sorted(changed))} changed" if changed else ""
 
     def hierarchy(self) -> Hierarchy:
         return copy.deepcopy(self._pristine)
@@ -171,16 +207,30 @@ class _Subject:
                 start = end
             yield engine.close()
 
-        return _collected(pushes())
+        return _collected(pushes(), self.dice)
 
 
-def _collected(pushes: Iterator[Any]) -> Any:
+def _collected(pushes: Iterator[Any], dice: int = 0) -> Any:
+    with _random(dice):
+        try:
+            return Run([output for outputs in pushes for output in outputs]).events
+        except DetectorError as error:
+            return f"{type(error.cause).__name__}: {error.cause}, on {show([error.event])}"
+        except SlacklineError as error:
+            return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _random(seed: int) -> Iterator[None]:
+    """The random numbers that are common to a process, from this seed; as they were afterwards."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
     try:
-        return Run([output for outputs in pushes for output in outputs]).events
-    except DetectorError as error:
-        return f"{type(error.cause).__name__}: {error.cause}, on {show([error.event])}"
-    except SlacklineError as error:
-        return f"{type(error).__name__}: {error}"
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
 
 
 def in_order(events: list[Event]) -> list[Event]:
@@ -258,15 +308,19 @@ def _speculation(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
 
 
 def _hidden_state(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
+    subject.reset_classes()
     rows, expected = in_order(events), subject.first(events)
-    yield Outcome(expected, subject.expected(events), "\n  in a second run")
+    yield Outcome(expected, subject.expected(events), f"\n  in a second run{subject.changed_classes()}")
+    subject.reset_classes()
     one, other = subject.engine(), subject.engine()
 
     def pushes() -> Iterator[Any]:
         for event in rows:
-            other.push([event])
+            with _random(0):
+                other.push([event])
             yield one.push([event])
-        other.close()
+        with _random(0):
+            other.close()
         yield one.close()
 
     yield Outcome(expected, _collected(pushes()), "\n  with a second engine beside it")
@@ -274,13 +328,10 @@ def _hidden_state(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
 
 def _wall_clock(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
     expected = subject.expected(events)
-    state = random.getstate()
-    try:
-        random.seed(f"{subject.seed}/other")
-        with _another_time(subject.modules):
-            found = subject.expected(events)
-    finally:
-        random.setstate(state)
+    with _another_time(subject.modules):
+        subject.dice = 1
+        found = subject.expected(events)
+        subject.dice = 0
     yield Outcome(expected, found, "\n  ten years later, with another seed of random")
 
 
@@ -324,7 +375,11 @@ _YEARS = 10 * 365.25 * 86_400
 def _another_time(modules: set[str]) -> Iterator[None]:
     """Ten years later, as far as the modules of the detectors can see."""
 
-    class Later(datetime.datetime):
+    class Kind(type):
+        def __instancecheck__(cls, given: Any) -> bool:
+            return isinstance(given, datetime.datetime)
+
+    class Later(datetime.datetime, metaclass=Kind):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return datetime.datetime.now(tz) + datetime.timedelta(seconds=_YEARS)
@@ -337,6 +392,7 @@ def _another_time(modules: set[str]) -> Iterator[None]:
         def today(cls) -> Any:
             return cls.now()
 
+    in_module = SimpleNamespace(**{**vars(datetime), "datetime": Later})
     later = {}
     for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"):
         later[name] = _shifted(getattr(time, name), round(_YEARS) * (10**9 if name.endswith("_ns") else 1))
@@ -350,8 +406,9 @@ def _another_time(modules: set[str]) -> Iterator[None]:
                         patches.enter_context(mock.patch.dict(vars(sys.modules[module]), {alias: function}))
         for module in modules:
             for alias, value in list(vars(sys.modules.get(module, object)).items()):
-                if value is datetime.datetime:
-                    patches.enter_context(mock.patch.dict(vars(sys.modules[module]), {alias: Later}))
+                replaced = Later if value is datetime.datetime else in_module if value is datetime else None
+                if replaced is not None:
+                    patches.enter_context(mock.patch.dict(vars(sys.modules[module]), {alias: replaced}))
         yield
 
 

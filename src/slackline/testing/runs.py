@@ -44,6 +44,7 @@ class Run:
 
     def expect(self, text: Arrivals) -> None:
         """Raise AssertionError unless exactly these events were published, in this order."""
+        __tracebackhide__ = True  # by pytest
         expected = [Event.of(each.type, each.ts, None, None, dict(each.payload)) for each in stream(text)]
         if expected != self.events:
             beside = f"\n  late      {show(each.event for each in self.late)}" if self.late else ""

@@ -30,8 +30,9 @@ class StreamError(SlacklineError, ValueError):
         self.position = position
         start = max(0, position - 60)
         shown = text[start : position + 20].replace("\n", " ")
+        found = repr(text[position]) if position < len(text) else "the end of the text"
         super().__init__(
-            f"position {position}: expected {expected}, found {text[position : position + 1]!r}.\n"
+            f"position {position}: expected {expected}, found {found}.\n"
             f"  {shown}\n  {' ' * (position - start)}^\nAn event is TYPE/SOURCE#SEQ@TS(field=value, …), such as "
             f"near/p7@3(player=7); source, seq and fields may be left out."
         )
@@ -44,7 +45,7 @@ def stream(text: Arrivals, **fields: Any) -> list[Event]:
     [Event('A', ts=3), Event('B', ts=5, source='left', seq=1, x=1.5, who='ann'), Event('A', ts=4)]
     >>> stream("A@3 B5")
     Traceback (most recent call last):
-    slackline.testing.streams.StreamError: position 6: expected '@' and the event time, found ''.
+    slackline.testing.streams.StreamError: position 6: expected '@' and the event time, found the end of the text.
     ...
     """
     if isinstance(text, Event):

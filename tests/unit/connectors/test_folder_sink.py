@@ -159,7 +159,7 @@ def test_the_second_of_two_successors_fences_the_first_also_before_its_checkpoin
 
 def test_what_a_folder_gets_another_sink_gets_too_and_again_after_a_crash(tmp_path: Path) -> None:
     for number, first in enumerate((0, 1)):  # the first process dies behind its checkpoint
-        sink = CopyingSink(tmp_path / "folder", FileSink(tmp_path / f"copy{number}.jsonl"))
+        sink = CopyingSink(FolderSink(tmp_path / "folder"), FileSink(tmp_path / f"copy{number}.jsonl"))
         sink.open()
         run(sink.write([record("event", first)]))
         sink.commit(Checkpoint("run"))

@@ -34,7 +34,7 @@ from tests.unit.core.states import (
     values,
 )
 
-from slackline.core.codec import class_finder, decode, dump, encode, load
+from slackline.core.codec import CONVERTERS, class_finder, decode, dump, encode, load
 from slackline.core.errors import StateError, UnsupportedStateError
 from slackline.core.event import Event
 
@@ -301,6 +301,16 @@ def test_each_fault_of_the_envelope_has_its_own_message() -> None:
         load("engine", 2, data)
     with pytest.raises(StateError, match=r"older release.*version 3 of the state, this one reads 4"):
         load("engine", 4, data)
+
+
+def test_a_state_of_an_older_version_is_converted_step_by_step_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = dump("example", 1, {"last": 3})
+    monkeypatch.setitem(CONVERTERS, ("example", 2), lambda state: {**state, "n": 0})
+    with pytest.raises(StateError, match=r"older release.*version 1 of the state, this one reads 3"):
+        load("example", 3, older)
+    monkeypatch.setitem(CONVERTERS, ("example", 1), lambda state: {"last": [state["last"]]})
+    assert load("example", 3, older) == {"last": [3], "n": 0}
+    assert load("example", 3, dump("example", 3, {"last": []})) == {"last": []}
 
 
 def test_errors_begin_with_the_kind_or_with_where() -> None:

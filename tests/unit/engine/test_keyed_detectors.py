@@ -169,6 +169,18 @@ def test_a_checkpoint_without_keys_is_refused_by_a_keyed_detector() -> None:
         sl.Engine.load(saved, sl.Hierarchy([Count()]))
 
 
+@pytest.mark.parametrize("key", [None, "source"])
+def test_a_checkpoint_of_other_keys_is_refused(key: str | None) -> None:
+    class Other(Count):
+        name = "Count"
+
+    Other.key = key
+    engine = sl.Engine(sl.Hierarchy([Count()]))
+    engine.push([beat(ts, "d") for ts in range(9)])
+    with pytest.raises(sl.SlacklineError, match=rf"key='device'.*key={key!r}"):
+        sl.Engine.load(engine.save(), sl.Hierarchy([Other()]))
+
+
 def test_a_keyed_detector_migrates_with_its_keys_and_timers() -> None:
     class Alarm(Count):
         publishes = ("count", "silent")
@@ -201,6 +213,7 @@ def test_a_keyed_detector_migrates_with_its_keys_and_timers() -> None:
         ({"key": "device", "ttl": 0}, "ttl is a length of time"),
         ({"key": "device", "ttl": 1.5}, "ttl is a length of time"),
         ({"key": None, "ttl": 5}, "has no key"),
+        ({"key": "divice", "listens": (sl.EventType("beat", device=str),)}, "'beat' declares .*did you mean 'device'"),
     ],
 )
 def test_keys_and_ttl_are_checked_when_the_hierarchy_is_made(attributes: dict[str, Any], message: str) -> None:

@@ -110,6 +110,34 @@ class Capsule:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+VIEWS = {
+    "who": pa.string_view(),
+    "raw": pa.binary_view(),
+    "sort": pa.dictionary(pa.uint32(), pa.string_view()),
+    "tags": pa.large_list(pa.string_view()),
+    "small": pa.list_(pa.string_view()),
+    "at": pa.struct({"name": pa.string_view()}),
+}
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_columns_that_are_views_as_those_of_polars_keep_their_types_and_values(in_batches: bool) -> None:
+    rows = [
+        {"ts": ts, "who": "b", "raw": b"r", "sort": "k", "tags": [str(ts)], "small": ["s"], "at": {"name": str(ts)}}
+        for ts in (3, 1, 2)
+    ]
+    table = pa.table(
+        {"ts": [row["ts"] for row in rows]}
+        | {name: pa.array([row[name] for row in rows]).cast(kind) for name, kind in VIEWS.items()}
+    )
+    given = pa.RecordBatchReader.from_batches(table.schema, table.to_batches()) if in_batches else table
+    made = sl.order(given, ts="ts", source="who")
+    pieces = list(made) if in_batches else [made]
+    ordered = [{name: row[name] for name in table.column_names} for piece in pieces for row in piece.to_pylist()]
+    assert ordered == sorted(rows, key=lambda row: row["ts"])
+    assert in_batches or {name: made.schema.field(name).type for name in VIEWS} == VIEWS
+
+
 def test_what_is_beside_the_order_says_why() -> None:
     rows = [{"ts": 1, "s": "a", "n": 0}, {"ts": 10, "s": "a", "n": 1}, {"ts": 4, "s": "a", "n": 2}]
     rows += [{"ts": "soon", "s": "a", "n": 3}, {"ts": 10, "s": "a", "n": 1}, {"ts": 11, "s": "a", "n": 4}, {"n": 5}]

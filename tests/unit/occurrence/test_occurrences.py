@@ -160,6 +160,18 @@ def test_silence_is_noticed_behind_one_that_sent_earlier_and_again() -> None:
     assert brief(found(events, Occurrences("report", silence=10))) == [("door", "open", 1, 11, None)]
 
 
+def test_silence_may_have_a_unit_of_its_own() -> None:
+    rows = [{"ts": ts, "source": who, "state": "on"} for ts, who in ((0, "lamp"), (1_000, "door"), (20_000, "lift"))]
+    for unit, ends in (("ms", [10_000, 11_000]), ("us", [])):
+        engine = sl.Engine(sl.Hierarchy([Occurrences("report", silence="10 s")]), unit=unit)
+        outputs = engine.push(rows) + engine.close()
+        assert [output.event["end"] for output in outputs] == ends
+    with pytest.raises(sl.ConfigError, match="needs the unit of event times"):
+        sl.Engine(sl.Hierarchy([Occurrences("report", silence="10 s")]))
+    with pytest.raises(sl.ConfigError, match="a length of time of at least 1"):
+        Occurrences("report", silence="ten")
+
+
 def test_silent_device_is_no_longer_in_its_state() -> None:
     events = reports(
         (0, "lamp", "on"), (4, "door", "open"), (9, "door", "open"), (30, "door", "open"), (31, "lamp", "on")

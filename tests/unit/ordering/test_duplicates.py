@@ -30,6 +30,21 @@ def test_bits_of_numbers_long_gone_do_not_make_new_ones_duplicates() -> None:
     assert not find_duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), numbers).any()
 
 
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, SPAN + 70), st.integers(0, SPAN + 70)), max_size=60))
+def test_numbers_that_a_source_has_skipped_are_new(steps: list[tuple[int, int, int]]) -> None:
+    numbers, highest = [], 0
+    for back, ahead, below in steps:
+        highest += 0 if back else ahead
+        numbers.append(max(0, highest - below) if back else highest)
+    found = find_duplicates(empty_seen(1), np.zeros(len(numbers), dtype=np.int64), np.array(numbers, dtype=np.int64))
+    highest, seen = -1, set()
+    for number, duplicate in zip(numbers, found.tolist(), strict=True):
+        assert duplicate == (number in seen and highest - number < SPAN)
+        if highest - number < SPAN:
+            seen.add(number)
+        highest = max(highest, number)
+
+
 def test_events_without_number_are_never_duplicates() -> None:
     assert not find_duplicates(empty_seen(1), np.zeros(3, dtype=np.int64), np.full(3, -1)).any()
 

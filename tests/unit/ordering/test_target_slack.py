@@ -288,3 +288,19 @@ def test_where_arrival_times_stop_slack_is_used_and_the_target_kept() -> None:
         assert result.late.mean() <= 1.3 * 0.005 + 3 / n
         waits.append((arrival[np.minimum(result.release, n - 1)] - arrival)[2_000:].mean())
     assert max(waits[1:]) < 1.5 * waits[0]
+
+
+@pytest.mark.parametrize(("size", "growth"), [(60, 1.3), (40, 1.5)])
+def test_a_hold_ends_when_its_late_events_are_paid_for_although_long_delays_continue(size: int, growth: float) -> None:
+    """Bursts that are longer each time make holds longer. What comes afterwards is within the budget."""
+    n, end, longest = 200_000, 10_000, 5_000.0
+    ts, delay = plain(n)
+    for burst in range(8):
+        delay[end : end + size] += longest
+        end, longest = end + 450 * 2**burst, longest * growth
+    for start in range(end, n, 10_000):
+        delay[start : start + 12] += 5_000
+    result = ordered(ts, delay)
+    usual = np.median(result.K[4_000:9_000])
+    assert result.late.mean() <= 1.2 * TARGET
+    assert np.mean(result.K[end + int(10 / TARGET) :] <= 2 * usual) > 0.9

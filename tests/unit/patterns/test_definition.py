@@ -85,6 +85,8 @@ def pattern(part: Part, **options: Any) -> sl.Pattern:
         (lambda: pattern("a"), "made of steps"),  # type: ignore[arg-type]
         (lambda: sl.Pattern("", a >> b), "one event type"),
         (lambda: pattern(a >> b, within=-1), "within=-1"),
+        (lambda: pattern(a >> b, within="2 minuets"), "or text such as '10 s'"),
+        (lambda: pattern(a >> b, within=2**61 + 1), "from 0 to"),
         (lambda: pattern(a >> b, after_match="nowhere"), "after_match='nowhere' is unknown"),
         (lambda: pattern(a >> b, after_match="to_first"), "needs a step"),
         (lambda: pattern(a >> b, after_match=("to_last", "bb")), "did you mean 'b'?"),

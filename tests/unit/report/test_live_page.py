@@ -22,6 +22,7 @@ from slackline import Event
 from slackline.core.errors import ConfigError
 from slackline.report import live
 from slackline.report.live import LivePage, Panel, Stage, stages_of
+from slackline.runtime import http_server
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import DetectorMetrics, Metrics
 
@@ -136,16 +137,16 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do() -> None:
 
 
 def test_a_browser_that_never_reads_is_disconnected_and_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live._Handler, "timeout", 0.2)
+    monkeypatch.setattr(http_server, "READ_TIMEOUT", 0.2)
     with served(panel=Panel("large", "")) as page:
         with socket.create_connection(("127.0.0.1", port_of(page))) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
             until = time.monotonic() + 30
-            while page._server.browsers == 0:  # it has not connected yet
+            while page.browsers == 0:  # it has not connected yet
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            while page._server.browsers > 0:
+            while page.browsers > 0:
                 page.show_panel("x" * 1_000_000)
                 assert time.monotonic() < until
                 time.sleep(0.01)
@@ -154,7 +155,7 @@ def test_a_browser_that_never_reads_is_disconnected_and_blocks_nothing(monkeypat
 
 
 def test_browsers_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "BROWSERS", 1)
+    monkeypatch.setattr(http_server, "MOST_STREAMS", 1)
     with served() as page, urllib.request.urlopen(page.url + "events", timeout=10) as first:
         assert first.readline()
         with pytest.raises(urllib.error.HTTPError, match="503"):

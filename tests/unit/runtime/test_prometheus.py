@@ -16,7 +16,7 @@ from tests.unit.runtime.steps_app import records, steps
 
 from slackline import Event, Speculation
 from slackline.core.errors import ConfigError
-from slackline.runtime import prometheus
+from slackline.runtime import http_server
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics
 from slackline.runtime.prometheus import PrometheusServer, families
@@ -81,7 +81,7 @@ def test_it_is_served_on_the_loopback_alone() -> None:
 def test_clients_that_never_finish_their_request_do_not_block_others(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(prometheus, "CLIENT_TIMEOUT", 0.2)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT", 0.2)
     server = PrometheusServer(0)
     try:
         threads = threading.active_count()
@@ -97,7 +97,7 @@ def test_clients_that_never_finish_their_request_do_not_block_others(
 
 
 def test_a_client_that_sends_a_byte_at_a_time_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "CLIENT_TIMEOUT", 0.4)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT", 0.4)
     server = PrometheusServer(0)
     stop = threading.Event()
 

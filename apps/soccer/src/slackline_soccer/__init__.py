@@ -8,9 +8,8 @@ True
 """
 
 from slackline_soccer.accuracy import Comparison, compare, load_truth
-from slackline_soccer.hierarchy import detectors
-from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
-from slackline_soccer.model.match import Match
+from slackline_soccer.detectors import detectors
+from slackline_soccer.model.match import DEBS_2013, FULL_SIZE, Field, Match
 from slackline_soccer.queries import queries
 from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.run import MatchResult, match_hierarchy, match_policy, query_hierarchy, recorded, run

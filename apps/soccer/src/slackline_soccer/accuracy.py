@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from slackline import Event, SchemaError
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.positions import MILLISECOND
+from slackline_soccer.tracking import MILLISECOND
 
 #: What must agree beside the type, unless given.
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -115,13 +115,7 @@ def pair(
     return Pairing(tuple(pairs), tuple(sorted(wrong, key=_time)), tuple(sorted(missed, key=_time)))
 
 
-def accuracy(
-    type: str,
-    found: Iterable[Event],
-    true: Iterable[Event],
-    keys: Sequence[str] | None = None,
-    tolerance: int = TOLERANCE,
-) -> Accuracy:
+def accuracy(type: str, found: Iterable[Event], true: Iterable[Event]) -> Accuracy:
     """How well the found events of a type agree with the true ones; other types are left aside.
 
     >>> hit = Event("hit", 10, player="A1")
@@ -130,7 +124,7 @@ def accuracy(
     """
     mine = [event for event in found if event.type == type]
     theirs = [event for event in true if event.type == type]
-    pairing = pair(mine, theirs, KEYS.get(type, ()) if keys is None else keys, tolerance)
+    pairing = pair(mine, theirs, KEYS.get(type, ()))
     return Accuracy(type, len(mine), len(theirs), len(pairing.pairs))
 
 

@@ -20,10 +20,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slackline_soccer import data
-from slackline_soccer.model.field import FULL_SIZE
-from slackline_soccer.model.match import Match
+from slackline_soccer.model.match import FULL_SIZE, Match
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.game import Limb
-from slackline_soccer.tracking.positions import SECOND
 
 Floats = NDArray[np.float64]
 

@@ -1,32 +1,40 @@
-"""A match through an engine in this process: the one way the command, the demo, the benchmark and the tests do it."""
+"""A match through an engine in this process: the one way the command, the demo, the benchmark and the tests do it.
+
+**Baselines.** What the detectors make of a stream without Slackline: in arrival order, and behind a fixed watermark;
+and the bound.
+
+A fixed watermark follows the largest event time so far at a constant distance, as in Flink and Spark. Rows at or below
+it when they arrive are dropped, all others are sorted and released as it passes them. The bound is clairvoyant: it
+releases an event as soon as the last row with an earlier event time has arrived, which can be known only afterwards.
+Waits are stream time from an event's occurrence to its publication, as for Slackline.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from slackline import Auto, Engine, Hierarchy, Late, Ordered, Output, Quarantined, Ready, Slack
-from slackline_soccer.hierarchy import detectors
+from slackline import Auto, Engine, Event, Hierarchy, Late, Ordered, Output, Quarantined, Ready, Slack
+from slackline_soccer.detectors import detectors
 from slackline_soccer.model import events
 from slackline_soccer.model.match import Match
 from slackline_soccer.queries import queries as the_queries
 from slackline_soccer.recordings import MatchRecording, open_recording
 from slackline_soccer.summary import Summary
+from slackline_soccer.tracking import MILLISECOND
 
 #: What happens in a match is kept whole; what the queries say many times a second is only summed up.
 KEPT = tuple(kind.name for kind in events.ALL)
 #: Positions that are pushed at a time.
 PUSH = 50_000
-#: Warm-up, in stream time: by then every transmitter should have sent a position.
+#: Warm-up where there is no late target, in stream time: by then every transmitter should have sent a position.
 WARMUP_SECONDS = 0.25
-#: Delays of positions are bounded by the packets they come in, and one that is late can make a wrong event: the largest
-#: delay and a margin are waited for, unless something else is asked for.
-MARGIN = 0.5
 
 Take = Callable[[list[Output]], None]
 Progress = Callable[[int], None]
@@ -109,7 +117,7 @@ def run(
     hierarchy = match_hierarchy(match, queries, ordered)
     policy = engine.pop("policy", "auto")
     if isinstance(policy, str):
-        policy = match_policy(match, policy, None if "late_target" in engine else MARGIN)
+        policy = match_policy(match, policy)
     machine = Engine(hierarchy, policy=policy, **engine)
     found = _Found(keep, Summary.of(match, hierarchy), take)
     positions = 0
@@ -139,17 +147,13 @@ def run(
     )
 
 
-def match_policy(match: Match, name: str = "auto", margin: float | None = None) -> Policy:
-    """A policy for a match: the engine's own warm-up, 32 positions, is fewer than there are transmitters.
-
-    With a ``margin``, the largest delay and this margin are waited for also under ``auto``.
-    """
-    if name == "ordered":
-        return Ordered()
+def match_policy(match: Match, name: str = "auto") -> Policy:
+    """A policy for a match. ``slack`` and ``ready`` wait for all transmitters at the start, as ``auto`` does itself."""
+    if name in ("auto", "ordered"):
+        return Auto() if name == "auto" else Ordered()
     balls = len(match.balls)
     rate = match.ball_rate * balls + match.player_rate * (len(match.sids) - balls)
-    policy = {"auto": Auto, "slack": Slack, "ready": Ready}[name](warmup=round(WARMUP_SECONDS * rate))
-    return policy if margin is None else replace(policy, margin=margin)
+    return {"slack": Slack, "ready": Ready}[name](warmup=round(WARMUP_SECONDS * rate))
 
 
 class _Found:
@@ -178,3 +182,59 @@ class _Found:
             if item.event.type == "position" and item.position is not None:
                 self.late_at.add(item.position)
         self.quarantined.update(item.reason for item in quarantined)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The events that were detected, the rows that were dropped, and the mean wait (ps) of the events of each type."""
+
+    name: str
+    events: Sequence[Event]
+    dropped: int
+    waits: dict[str, float]
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows sorted by event time."""
+    return table.take(pa.array(np.lexsort((table["sid"].to_numpy(), table["ts"].to_numpy()))))
+
+
+def arrival_order(table: pa.Table, match: Match) -> Baseline:
+    """The detectors on the stream in arrival order."""
+    result = run([table], match, queries=False, ordered=False)
+    return Baseline("arrival order", result.events(), 0, _mean_waits(result))
+
+
+def fixed_watermark(table: pa.Table, match: Match, delay: int) -> Baseline:
+    """The detectors behind a watermark ``delay`` (ps) behind the largest event time."""
+    ts = table["ts"].to_numpy()
+    largest = np.maximum.accumulate(ts)
+    late = np.zeros(len(ts), dtype=bool)
+    late[1:] = ts[1:] <= largest[:-1] - delay
+    result = _sorted_run(in_order(table.filter(pa.array(~late))), match)
+    waits = {kind: wait + delay for kind, wait in _mean_waits(result).items()}
+    return Baseline(f"fixed watermark of {delay / MILLISECOND:g} ms", result.events(), int(late.sum()), waits)
+
+
+def clairvoyant(table: pa.Table, match: Match) -> Baseline:
+    """The detectors on the perfectly ordered stream, each event as early as its order can be known."""
+    ts = table["ts"].to_numpy()
+    largest = np.maximum.accumulate(ts)
+    order = np.argsort(ts, kind="stable")
+    complete = largest[np.maximum.accumulate(order)]  # stream time when all rows up to the n-th event time have arrived
+    result = _sorted_run(in_order(table), match)
+
+    def wait(output: Output) -> float:
+        row = np.searchsorted(ts, output.detected_at, side="right", sorter=order) - 1
+        return float(complete[row] - output.event.ts)
+
+    waits = {kind: float(np.mean([wait(one) for one in found])) for kind, found in result.outputs.items() if found}
+    return Baseline("bound", result.events(), 0, waits)
+
+
+def _sorted_run(table: pa.Table, match: Match) -> MatchResult:
+    return run([table], match, queries=False, policy="ordered")
+
+
+def _mean_waits(result: MatchResult) -> dict[str, float]:
+    return {kind: waits.mean for kind, waits in result.summary.waits.items() if waits.count}

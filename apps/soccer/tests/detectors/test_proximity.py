@@ -23,7 +23,7 @@ import slackline as sl
 from slackline_soccer.detectors import ActiveBall, Proximity
 from slackline_soccer.detectors.proximity_by_event import ProximityByEvent
 from slackline_soccer.detectors.proximity_self_ordering import ProximitySelfOrdering
-from slackline_soccer.tracking.positions import MILLISECOND
+from slackline_soccer.tracking import MILLISECOND
 
 MATCH = make_match()
 PLAYED = [event("active_ball", 0, ball=1)]

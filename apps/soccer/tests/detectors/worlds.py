@@ -16,10 +16,9 @@ import slackline as sl
 from slackline.core.batch import Batch
 from slackline.core.codec import decode, encode
 from slackline_soccer.model.events import ALL
-from slackline_soccer.model.field import DEBS_2013, FULL_SIZE, Field
-from slackline_soccer.model.match import Match
+from slackline_soccer.model.match import DEBS_2013, FULL_SIZE, Field, Match
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.positions import SECOND
 
 Way = Sequence[tuple[float, ...]]
 

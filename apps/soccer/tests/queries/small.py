@@ -9,11 +9,10 @@ import numpy as np
 from slackline import Batch, Detector, Event
 from slackline.core.codec import decode, encode
 from slackline_soccer import data
-from slackline_soccer.model.field import FULL_SIZE, Field
-from slackline_soccer.model.match import Match
-from slackline_soccer.recordings.formats import debs_match
+from slackline_soccer.model.match import FULL_SIZE, Field, Match
+from slackline_soccer.recordings import debs_match
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.positions import SECOND
 
 FIELDS = ("x", "y", "z", "v", "a", "vx", "vy", "vz")
 Walk = dict[str, np.ndarray]

@@ -17,10 +17,10 @@ from apps.soccer.tests.queries.small import (
 )
 
 from slackline.core.errors import SlacklineError
-from slackline_soccer.model.field import DEBS_2013, FULL_SIZE
+from slackline_soccer.model.match import DEBS_2013, FULL_SIZE
 from slackline_soccer.queries.heatmap import CELLS, GRIDS, NOTES, WINDOWS, HeatMaps
 from slackline_soccer.queries.tables import unpack
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 TICK = SECOND // NOTES
 

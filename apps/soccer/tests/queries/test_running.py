@@ -17,7 +17,7 @@ from apps.soccer.tests.queries.small import (
 
 from slackline.core.errors import SlacklineError
 from slackline_soccer.queries.running import INTENSITIES, LIMITS, TICK, TICKS, WINDOWS, RunningAnalysis
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 
 def speed_of(player, samples, start, now):

@@ -11,11 +11,11 @@ from apps.soccer.tests.queries.small import FIELDS, feed, of_type, small_match, 
 import slackline as sl
 from slackline.core.errors import SlacklineError
 from slackline.core.payload import to_json
-from slackline_soccer.model.field import DEBS_2013
+from slackline_soccer.model.match import DEBS_2013
 from slackline_soccer.queries import HeatMaps, RunningAnalysis, Seconds, heatmap_table, queries, query_tables
 from slackline_soccer.queries.heatmap import GRIDS, WINDOWS
 from slackline_soccer.queries.tables import HEATMAP_SCHEMA, SCHEMAS
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,10 @@ import re
 import numpy as np
 
 from slackline_soccer.accuracy import Accuracy
-from slackline_soccer.model.field import FULL_SIZE
-from slackline_soccer.model.match import Match
+from slackline_soccer.model.match import FULL_SIZE, Match
 from slackline_soccer.plausibility import Distribution, Figure, Plausibility
 from slackline_soccer.queries.running import INTENSITIES
-from slackline_soccer.report import (
+from slackline_soccer.report.model import (
     Delays,
     DetectorNode,
     DetectorWait,
@@ -18,18 +17,19 @@ from slackline_soccer.report import (
     Mark,
     MatchReport,
     PassLine,
+    Point,
     PolicyWaits,
     PossessionShare,
     PossessionSpan,
     RunningFigures,
     Sameness,
+    Series,
     Shot,
     Timeline,
     Verdict,
 )
-from slackline_soccer.report.model import Point, Series
+from slackline_soccer.tracking import MILLISECOND, SECOND
 from slackline_soccer.tracking.game import Limb, Period, Role, Sensor
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 TEAMS = ("North", "South")
 START = 1_000 * SECOND

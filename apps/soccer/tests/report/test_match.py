@@ -6,9 +6,12 @@ import pytest
 from apps.soccer.tests.report.made_match import START, headings, make_match, named
 
 from slackline_soccer.accuracy import Accuracy
-from slackline_soccer.model.field import DEBS_2013, FULL_SIZE
+from slackline_soccer.model.match import DEBS_2013, FULL_SIZE
 from slackline_soccer.plausibility import Distribution, Figure, Plausibility
-from slackline_soccer.report import (
+from slackline_soccer.report import match_page
+from slackline_soccer.report.accuracy import accuracy_table, conclusion, sameness_figure, timeline_figure
+from slackline_soccer.report.looks import clock
+from slackline_soccer.report.model import (
     DetectorNode,
     Heat,
     Mark,
@@ -20,16 +23,10 @@ from slackline_soccer.report import (
     Shot,
     Timeline,
     Verdict,
-    match_page,
 )
-from slackline_soccer.report.accuracy import accuracy_table, conclusion, sameness_figure
-from slackline_soccer.report.looks import clock
-from slackline_soccer.report.pitch import Plane, draw_lines, pitch
-from slackline_soccer.report.play import play_figure
-from slackline_soccer.report.players import heat_figure
-from slackline_soccer.report.timeline import timeline_figure
+from slackline_soccer.report.pitch import Plane, draw_lines, heat_figure, pitch, play_figure
+from slackline_soccer.tracking import MILLISECOND, SECOND
 from slackline_soccer.tracking.game import Period
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 SECTIONS = {
     "shots": "The match",

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from slackline_soccer.simulator.ball import RADIUS, fly
+from slackline_soccer.simulator.ball import RADIUS, fly, ground_kick, lofted_kick, shot_kick
 from slackline_soccer.simulator.bodies import STEP, VX, VY
-from slackline_soccer.simulator.kicks import ground_kick, lofted_kick, shot_kick
 from slackline_soccer.simulator.play import Play
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 FOOT = np.array([0.0, 0.0, RADIUS])
 STILL = np.zeros(3)

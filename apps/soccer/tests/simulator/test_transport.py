@@ -6,8 +6,8 @@ from tests.recordings import recorded
 
 from slackline.core.errors import ConfigError
 from slackline_soccer.simulator import simulate
-from slackline_soccer.simulator.transport import Bursts, Congestion, Line, measured_delays, read_delays
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.simulator.locating import Bursts, Congestion, Line, measured_delays, read_delays
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 
 @pytest.fixture(scope="module")

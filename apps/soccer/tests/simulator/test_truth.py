@@ -8,7 +8,7 @@ import pytest
 from slackline_soccer.simulator import simulate
 from slackline_soccer.simulator.ball import RADIUS, Way, fly
 from slackline_soccer.simulator.truth import headed_for_goal
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 
 @pytest.fixture(scope="module")

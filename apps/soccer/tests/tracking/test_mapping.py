@@ -3,7 +3,7 @@ import json
 import pytest
 
 from slackline.core.errors import ConfigError
-from slackline_soccer.model.field import Field
+from slackline_soccer.model.match import Field
 from slackline_soccer.recordings import load_mapping, mapping_of
 from slackline_soccer.tracking.game import Limb, Role
 

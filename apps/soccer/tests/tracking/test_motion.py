@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.motion import CONTACT, MAX_GAP, Motion, Placed
-from slackline_soccer.tracking.positions import SECOND
 
 FRAME = SECOND // 25
 METRE = 1000.0

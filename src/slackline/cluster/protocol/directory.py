@@ -30,18 +30,20 @@ class Directory:
         self.ingress: dict[str, tuple[str, ...]] = {}
         self._placed: set[str] = set()  # detectors that a node runs, or ran when it left the cluster
         # By detector the nodes that claim it, with their terms; by sensor type the nodes where it enters.
-        self._claims: dict[str, dict[str, int]] = {name: {} for name in hierarchy.names}
-        self._enters: dict[str, set[str]] = {kind: set() for kind in hierarchy.sensor_types}
+        self._claims: dict[str, dict[str, int]] = {}
+        self._enters: dict[str, set[str]] = {}
+        #: What runs and enters somewhere before processing starts.
+        self.detectors, self.types = hierarchy.names, hierarchy.sensor_types
         self._listeners: dict[str, list[str]] = {}
         for name, kinds in hierarchy.listens.items():
             for kind in kinds:
                 self._listeners.setdefault(kind, []).append(name)
-        self._unhosted, self._unentered = dict.fromkeys(hierarchy.names), dict.fromkeys(hierarchy.sensor_types)
 
     def update(self, node: str, runs: Mapping[str, int], ingress: Iterable[str]) -> None:
         """A node has announced what it runs."""
         former = self.runs.get(node, {})
-        self._set(node, {detector: term for detector, term in runs.items() if detector in self._claims}, ingress)
+        known = self.hierarchy.levels
+        self._set(node, {detector: term for detector, term in runs.items() if detector in known}, ingress)
         self._placed -= {detector for detector in former if self.host(detector) is None}
         self._placed.update(self.runs[node])
 
@@ -55,18 +57,17 @@ class Directory:
         for detector in self.runs.get(node, ()):
             self._claims[detector].pop(node)
             if not self._claims[detector]:
-                self._unhosted[detector] = None
+                del self._claims[detector]
         for kind in self.ingress.get(node, ()):
             self._enters[kind].discard(node)
             if not self._enters[kind]:
-                self._unentered[kind] = None
-        self.runs[node], self.ingress[node] = runs, tuple(kind for kind in ingress if kind in self._enters)
+                del self._enters[kind]
+        known = self.hierarchy.sensor_types
+        self.runs[node], self.ingress[node] = runs, tuple(kind for kind in ingress if kind in known)
         for detector, term in runs.items():
-            self._claims[detector][node] = term
-            self._unhosted.pop(detector, None)
+            self._claims.setdefault(detector, {})[node] = term
         for kind in self.ingress[node]:
-            self._enters[kind].add(node)
-            self._unentered.pop(kind, None)
+            self._enters.setdefault(kind, set()).add(node)
 
     def host(self, detector: str) -> str | None:
         """The node that runs a detector, if one does."""
@@ -95,10 +96,13 @@ class Directory:
 
     def missing(self) -> tuple[list[str], list[str]]:
         """The detectors that no node runs, and the sensor types that enter nowhere."""
-        if not (self._unhosted or self._unentered):
-            return [], []
-        detectors = [name for name in self.hierarchy.names if name in self._unhosted]
-        return detectors, [kind for kind in self.hierarchy.sensor_types if kind in self._unentered]
+        detectors = [name for name in self.detectors if name not in self._claims]
+        return detectors, [kind for kind in self.types if kind not in self._enters]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing."""
+        return all(map(self._claims.__contains__, self.detectors)) and all(map(self._enters.__contains__, self.types))
 
     def obstacles(self) -> list[str]:
         """What is missing before processing can start, in words."""

@@ -162,6 +162,8 @@ class Peer:
     link: str = ""
     is_lost: bool = False
     has_left: bool = False
+    #: Whether it has connected since this node has started; otherwise it is known from the checkpoint.
+    is_met: bool = True
     load: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     #: When its last heartbeat was sent, by its clock, and received, by ours.
@@ -236,6 +238,12 @@ class Membership:
         self._expires_at = math.inf
         self._closing: list[str] = []
 
+    def expect(self, name: str, identity: int, incarnation: int) -> None:
+        """A peer of the checkpoint from which this node has restarted: it is lost until it connects."""
+        session = Session(self.name, self.incarnation, incarnation)
+        never = -math.inf
+        self.peers[name] = Peer(name, session, identity, "", never, never, is_lost=True, is_met=False)
+
     # In.
 
     def link_up(self, link: str, now: float) -> None:
@@ -303,14 +311,14 @@ class Membership:
             reason = f"{sender!r} runs in incarnation {current} already; incarnation {envelope.incarnation} is fenced"
             self._send(link, Rejected(reason, math.inf), envelope.incarnation)
             return []
-        restarted = peer is None or envelope.incarnation > peer.session.peer_incarnation
+        restarted = peer is None or not peer.is_met or envelope.incarnation > peer.session.peer_incarnation
         session = Session(self.name, self.incarnation, envelope.incarnation) if restarted else None
         if peer is None:
             assert session is not None
             peer = self.peers[sender] = Peer(sender, session, hello.identity, hello.address, now, now)
         was_up = peer.is_up
         if session is not None:
-            peer.session, peer.has_left = session, False
+            peer.session, peer.has_left, peer.is_met = session, False, True
         peer.identity, peer.address = hello.identity, hello.address
         for name, address in (*hello.known.items(), (sender, hello.address)):
             if address and name != self.name and (name in self.addresses or len(self.addresses) < MAX_PEERS):

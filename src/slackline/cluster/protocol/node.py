@@ -45,7 +45,7 @@ ROUND_TRIPS = 32
 #: Metrics of a detector that are sent to other nodes.
 _DETECTOR_METRICS = ("K", "watermark", "buffered", "delivered", "late", "published", "wait_mean", "cpu")
 
-_KIND, _VERSION = "node", 1
+_KIND, _VERSION = "node", 2
 
 
 class _SavedMigration(msgspec.Struct):
@@ -63,6 +63,13 @@ class _SavedSubscription(msgspec.Struct):
     lost: int
 
 
+class _SavedPeer(msgspec.Struct):
+    """A node of the cluster, and its last incarnation."""
+
+    identity: int
+    incarnation: int
+
+
 class _SavedNode(msgspec.Struct):
     """A checkpoint. Sessions are not in it: a new incarnation starts new ones, and offsets show what got lost."""
 
@@ -70,7 +77,8 @@ class _SavedNode(msgspec.Struct):
     identity: int
     incarnation: int
     application: str
-    peers: list[str]
+    peers: dict[str, _SavedPeer]
+    is_complete: bool
     engine: bytes
     ingress: list[str]
     has_ended: bool
@@ -216,6 +224,10 @@ class Node:
         """Leave the cluster: the detectors migrate to other nodes first; then :attr:`has_left`."""
         self._leaves = True
 
+    def forget(self, peer: str) -> None:
+        """A peer that seemed lost has left the cluster, by its last checkpoint: while this node was down."""
+        self._protocol.on_goodbye(peer)
+
     # Out.
 
     def run(self, now: float) -> Actions:
@@ -246,9 +258,9 @@ class Node:
         actions.close = self._membership.links_to_close()
         actions.search = self._controller.pop_search()
         actions.takeovers = [
-            Takeover(name, self._membership.peers[name].session.peer_incarnation)
+            Takeover(name, lost.session.peer_incarnation if lost.is_met else None)
             for name in self._controller.pop_resumes()
-            if name in self._membership.peers
+            if (lost := self._membership.peers.get(name)) is not None
         ]
         actions.call_at = self._call_at(now)
         return actions
@@ -472,7 +484,11 @@ class Node:
     def save(self) -> bytes:
         """The state as bytes; nothing in them is ever unpickled."""
         membership, pubsub, migrations = self._membership, self._pubsub, self._migrations
-        peers = {name for name, peer in membership.peers.items() if not peer.has_left}
+        peers = {
+            name: _SavedPeer(peer.identity, peer.session.peer_incarnation)
+            for name, peer in membership.peers.items()
+            if not peer.has_left
+        }
         outgoing = []
         for each in migrations.outgoing.values():
             inputs = [segment.encoded() for segments in each.inputs.values() for segment in segments]
@@ -484,7 +500,8 @@ class Node:
             identity=membership.identity,
             incarnation=membership.incarnation,
             application=self._protocol.info.application,
-            peers=sorted(peers | self._protocol.awaited),
+            peers=peers,
+            is_complete=self._protocol.is_complete,
             engine=self._engine.save(),
             ingress=list(self._ingress),
             has_ended=self._end_pushed,
@@ -532,7 +549,10 @@ class Node:
     def _restore(self, saved: _SavedNode) -> None:
         pubsub = self._pubsub
         self._input_ended = self._end_pushed = saved.has_ended
+        self._protocol.is_complete = saved.is_complete
         self._protocol.awaited = set(saved.peers)
+        for name, peer in saved.peers.items():
+            self._membership.expect(name, peer.identity, peer.incarnation)
         self._migrations.runs = dict(saved.runs)
         self._migrations.terms = {**saved.runs, **saved.terms}
         pubsub.closed_at = dict(saved.closed_at)

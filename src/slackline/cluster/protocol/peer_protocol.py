@@ -74,7 +74,8 @@ class PeerProtocol:
         self.queries: dict[str, None] = {}
         self._truncated: set[str] = set()  # types of which a lost node misses events, as was logged
         self._started_at: float | None = None
-        self._is_complete = self._has_warned = False
+        #: Whether every detector runs, and every sensor type enters, somewhere, or did so before.
+        self.is_complete = self._has_warned = False
 
     def answer_queries(self) -> None:
         """Send the overview to the clients that have asked since the last call, to each once."""
@@ -94,7 +95,7 @@ class PeerProtocol:
     @property
     def is_ready(self) -> bool:
         """Whether the cluster is complete: every detector runs, and every sensor type enters, somewhere."""
-        return self._is_complete and not self.awaited
+        return self.is_complete and not self.awaited
 
     def may_process(self, now: float) -> bool:
         """Whether processing may start: after a restart, when all peers have announced what they run, or are lost."""
@@ -110,15 +111,15 @@ class PeerProtocol:
 
     def check_complete(self, now: float) -> None:
         """Check whether the cluster is complete; if it is not for long, log what is missing."""
-        if self._is_complete:
+        if self.membership.ready_since is not None:
             return
-        obstacles = self.directory.obstacles()
-        self._is_complete = self.pubsub.has_started or not obstacles
-        if self._is_complete:
+        self.is_complete = self.is_complete or self.directory.is_complete
+        if self.is_complete:
             self.membership.ready_since = now
         elif not self._has_warned and self._has_waited(now):
             self._has_warned = True
-            self.log("warning", f"{self.info.name} is waiting to start: {'; '.join(obstacles)}.")
+            obstacles = "; ".join(self.directory.obstacles())
+            self.log("warning", f"{self.info.name} is waiting to start: {obstacles}.")
 
     # Peers.
 
@@ -199,7 +200,8 @@ class PeerProtocol:
         self.requests.on_peer_lost(peer)
         self.migrations.on_peer_lost(peer)
 
-    def _on_goodbye(self, peer: str) -> None:
+    def on_goodbye(self, peer: str) -> None:
+        """A peer has left the cluster."""
         self.log("info", f"node {peer} left the cluster")
         self.membership.peers[peer].has_left = True
         self.membership.addresses.pop(peer, None)
@@ -271,7 +273,7 @@ class PeerProtocol:
             case m.Heartbeat():
                 self.membership.on_heartbeat(peer, body, now)
             case m.Goodbye():
-                self._on_goodbye(peer)
+                self.on_goodbye(peer)
             case m.MigrateTo():
                 self.requests.on_migrate_to(body, peer, now)
             case m.MigrationResult():

@@ -443,12 +443,13 @@ class PubSub:
         self.hierarchy = hierarchy
         self.settings = settings
         self.slack = slack
+        #: From the lowest level up.
         self.publications: dict[str, Publication] = {}
         self.subscriptions: dict[str, Subscription] = {}
         #: The next offset that a type had when it was last closed here: up to there the engine knows it.
         self.closed_at: dict[str, int] = {}
         published = [kind for name in hierarchy.names for kind in hierarchy.published(name)]
-        self._order = (*hierarchy.sensor_types, *published)
+        self._level = {kind: level for level, kind in enumerate((*hierarchy.sensor_types, *published))}
 
     def next_offset(self, kind: str) -> int:
         """The offset of the next event of a type that detectors here will see; 0 if that is not known."""
@@ -471,6 +472,7 @@ class PubSub:
         if state is not None:
             publication.restore(state)
         self.publications[kind] = publication
+        self.publications = dict(sorted(self.publications.items(), key=lambda item: self._level[item[0]]))
         return publication
 
     def close_publication(self, kind: str) -> PublicationState:
@@ -486,8 +488,8 @@ class PubSub:
 
     def due(self, node: str) -> list[Segment]:
         """What to send to a node now, lower levels first."""
-        ordered = [self.publications[kind] for kind in self._order if kind in self.publications]
-        return [segment for each in ordered if node in each.subscribers for segment in each.due(node)]
+        publications = self.publications.values()
+        return [segment for each in publications if node in each.subscribers for segment in each.due(node)]
 
     def progress(self, node: str) -> list[Segment]:
         """The progress of all types that a node has up to their end: it notices by this what got lost."""
@@ -501,11 +503,6 @@ class PubSub:
     def trim(self) -> list[str]:
         """Drop what all subscribers have; returns the types of which a reliable subscriber has lost events."""
         return [kind for kind, publication in self.publications.items() if publication.trim()]
-
-    @property
-    def has_started(self) -> bool:
-        """Whether anything was ever published here: the cluster was complete then."""
-        return any(publication.next > 1 for publication in self.publications.values())
 
     @property
     def is_full(self) -> bool:

@@ -176,6 +176,10 @@ class SimulatedHost:
         self.at_once = 0
         #: Whether the node has ended: it left, was rejected, or crashed without a restart.
         self.has_stopped = False
+        #: Whether it has left the cluster.
+        self.has_left = False
+        #: Whether it crashed without a restart, and others are to resume the node.
+        self.is_lost = False
         #: Whether another host has resumed the node from its checkpoint.
         self.is_fenced = False
         #: The last incarnation of the node.
@@ -300,6 +304,8 @@ class SimulatedHost:
         node = self.node
         if self.is_working:
             return f"{self.name} is busy"
+        if self.is_lost and not self.is_fenced:
+            return f"{self.name} is down until another node resumes it"
         if self.has_stopped or (self.is_fed and node is not None and node.has_ended):
             return ""
         if node is None:

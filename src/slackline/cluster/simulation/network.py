@@ -380,6 +380,8 @@ class Network:
             if detected:
                 self._hang_up(host.name, peer)
             self._connections.pop((host.name, peer), None)
+        settings = getattr(host.node, "settings", None)  # of a stand-in for a node: none
+        host.is_lost = for_good and settings is not None and settings.failover_after is not None
         host.crash()
         host.has_stopped = host.has_stopped or for_good
 
@@ -531,6 +533,7 @@ class Network:
             for peer in self._peers(name):
                 self._hang_up(name, peer)
                 self._connections.pop((name, peer), None)
+            host.has_left = node.has_left
             host.crash()
             host.has_stopped = True
 
@@ -550,7 +553,12 @@ class Network:
     def _resume(self, host: SimulatedHost, takeover: Takeover) -> None:
         """Resume a lost node beside this one, unless another host has done so, or has fenced this one."""
         former = self.hosts[self._host_of.get(takeover.node, takeover.node)]
-        if host.is_fenced or former.checkpoint.state is None or former.incarnation > takeover.incarnation:
+        runs_again = takeover.incarnation is not None and former.incarnation > takeover.incarnation
+        if host.is_fenced or former.checkpoint.state is None or runs_again:
+            return
+        if former.has_left:
+            assert host.node is not None
+            host.node.forget(takeover.node)
             return
         machine = self._machines.get(host.name, host.name)
         key = f"{takeover.node}@{machine}"

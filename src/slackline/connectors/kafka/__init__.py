@@ -1,8 +1,8 @@
 """Kafka: an application between two topics (:class:`KafkaHost`), and topics as sources and sinks of a worker.
 
-``settings`` configures, ``host`` runs. ``group`` is membership in the consumer group, ``task`` a partition that the
-process owns, ``partition`` its engines without I/O, ``checkpoint`` its checkpoints; ``source`` reads topics, ``sink``
-writes them, ``formats`` decodes messages, ``brokers`` is the connection.
+``settings`` configures. ``host`` is the membership in the consumer group; ``partition`` a partition that the process
+owns: its engines, without I/O, and its commits; ``checkpoint`` stores its checkpoints. ``source`` reads topics,
+``sink`` writes them, ``formats`` decodes messages, ``brokers`` is the connection.
 """
 
 from slackline.core.extras import lazy

@@ -142,6 +142,39 @@ def test_an_ingress_that_never_comes_back_is_resumed_with_its_input() -> None:
     assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
 
 
+def test_a_network_has_not_settled_while_a_lost_node_can_be_resumed_though_all_others_have_nothing_to_do() -> None:
+    net = network({"n1": (["a"], ["Low", "High"]), "n2": ([], []), "n3": ([], [])}, Link(0.005), FAILOVER)
+    net.feed("n1", events(1000, 3, 0.01))
+    net.crash("n1", at=8.0)
+    net.settle(limit=120)
+    assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
+
+
+@pytest.mark.parametrize("places", [THREE, {"n1": (["a"], ["Low", "High"]), "n2": ([], []), "n3": ([], [])}])
+def test_a_node_that_was_lost_before_all_others_restarted_is_resumed(places: Any) -> None:
+    """They know it from their checkpoints alone; those of nodes that run nothing say that the cluster was complete."""
+    net = network(places, Link(0.005), FAILOVER)
+    net.feed("n1", events(1000, 3, 0.01))
+    net.crash("n1", at=8.0)
+    net.crash("n2", at=8.1, back=8.5)
+    net.crash("n3", at=8.2, back=8.6)
+    net.settle(limit=120)
+    assert {"n1@n2", "n1@n3"} & set(net.hosts)
+    assert len(found(net, "High")) == len(set(found(net, "High"))) == 1000
+
+
+def test_a_node_that_left_while_another_was_down_is_not_resumed() -> None:
+    net = network(THREE, Link(0.005), FAILOVER)
+    net.feed("n1", events(2000, 3, 0.01))
+    net.crash("n3", at=8.0, back=12.0)
+    net.shut_down("n2", at=9.0)
+    net.settle(limit=120)
+    assert list(net.hosts) == ["n1", "n2", "n3"]
+    (state,) = {net.hosts[name].node.overview()["nodes"]["n2"]["state"] for name in ("n1", "n3")}
+    assert state == "left"
+    assert len(found(net, "High")) == len(set(found(net, "High"))) == 2000
+
+
 def test_a_fenced_node_that_still_runs_publishes_nothing() -> None:
     """n2 is cut off for so long that it is resumed elsewhere; meanwhile it runs, and when it is back it stops."""
     net = network(THREE, Link(0.005), FAILOVER)

@@ -39,13 +39,10 @@ from slackline_soccer import (
     run,
     simulate,
 )
-from slackline_soccer.baselines import Baseline, arrival_order, clairvoyant, fixed_watermark
 from slackline_soccer.commands.live import watch
-from slackline_soccer.commands.tables import print_match
+from slackline_soccer.commands.soccer import print_match
 from slackline_soccer.plausibility import plausibility
 from slackline_soccer.report import (
-    Approach,
-    MatchReport,
     approach,
     comparison,
     counted,
@@ -55,8 +52,10 @@ from slackline_soccer.report import (
     match_report,
     policy_waits,
 )
+from slackline_soccer.report.model import Approach, MatchReport
+from slackline_soccer.run import Baseline, arrival_order, clairvoyant, fixed_watermark
 from slackline_soccer.simulator.simulation import SCHEMA
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 SEED = 7
 SECONDS = 65.0
@@ -79,7 +78,7 @@ WATERMARKS = {
     300: "",
     500: "an expert's choice, for a full load",
 }
-#: [Order, IV-A; Thesis, 3.4.1]; simulator/transport.py has the model.
+#: [Order, IV-A; Thesis, 3.4.1]; simulator/locating.py has the model.
 DELAYS_FROM = (
     "The delays are those of the RedFIR installation in the Nuremberg stadium (Mutschler and Philippsen, Distributed "
     "Low-Latency Out-of-Order Event Processing for High Data Rate Sensor Streams, 2013, section IV-A; Mutschler, "

@@ -17,7 +17,7 @@ from slackline.runtime import KeyedEngines, OutputRecord
 from slackline_soccer import Match, Simulation, match_hierarchy, match_policy
 from slackline_soccer.report.looks import clock
 from slackline_soccer.report.pitch import Plane
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 #: Positions that are pushed at a time: a tenth of a second of match.
 PUSH = 3_600

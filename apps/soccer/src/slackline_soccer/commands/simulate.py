@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from slackline.cli import reports_errors
-from slackline_soccer.simulator import Simulation, saved, simulate
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.simulator import Simulation, check_free, save, simulate
+from slackline_soccer.tracking import SECOND
 
 #: Rows per file: about ten seconds of match.
 _PART = 360_000
@@ -45,7 +45,7 @@ def match(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Simulate a soccer match of 144 transmitters, 36,000 positions per second, and write down what really happens."""
-    saved.check_free(out)
+    check_free(out)
     simulation = simulate(seconds, seed, delays)
     rows = _write(simulation, out)
     counts = Counter(simulation.truth["type"].to_pylist())
@@ -75,7 +75,7 @@ def _write(simulation: Simulation, out: Path) -> int:
             at = min((table["arrival"][-1].as_py() - start) / SECOND, simulation.seconds)
             bar.update(task, completed=at, at=f"{at:,.0f} of {simulation.seconds:,g} s")
 
-        return saved.save(out, simulation.match, simulation.tables(rows=_PART), lambda: simulation.truth, progress)
+        return save(out, simulation.match, simulation.tables(rows=_PART), lambda: simulation.truth, progress)
 
 
 def _print(simulation: Simulation, out: Path, rows: int, counts: Counter[str]) -> None:

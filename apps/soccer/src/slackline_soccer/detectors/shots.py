@@ -23,7 +23,7 @@ from slackline import ANY, Detector, Event, StateMachine, Transition
 from slackline_soccer.model.events import BLOCKED_SHOT, GOAL, SHOT
 from slackline_soccer.model.match import Match
 from slackline_soccer.model.thresholds import Thresholds
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 #: A shot reaches the goal within this time (s) of the hit.
 IN_TIME = 1.5

@@ -1,6 +1,6 @@
 """What the detectors of a match publish. Players and teams go by name; lengths in m, speeds in m/s, places in mm.
 
-The level of each is what it gets in :func:`slackline_soccer.hierarchy`.
+The level of each is what it gets in :func:`slackline_soccer.detectors`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackline_soccer.model.match import Match
+from slackline_soccer.tracking import MILLISECOND, SECOND
 from slackline_soccer.tracking.game import Limb
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
 
 #: A mean over 10 positions at 2000 Hz [Thesis, A.2].
 FILTERED = 0.005
@@ -25,7 +25,7 @@ class Thresholds:
     """Times in ps, lengths in mm, accelerations in m/s², speeds in m/s.
 
     >>> from slackline_soccer.tracking.game import Period, Role, Sensor
-    >>> from slackline_soccer.model.field import FULL_SIZE
+    >>> from slackline_soccer.model.match import FULL_SIZE
     >>> sensors = (
     ...     Sensor(1, Role.BALL, "ball"),
     ...     Sensor(2, Role.PLAYER, "A1", "A", Limb.LEFT_LEG),

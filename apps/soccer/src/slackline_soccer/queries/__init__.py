@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from slackline import Detector
 from slackline_soccer.model.match import Match
+from slackline_soccer.queries.ball import PossessionAnalysis, ShotMotion
 from slackline_soccer.queries.clock import Seconds
 from slackline_soccer.queries.heatmap import HeatMaps
-from slackline_soccer.queries.possession import PossessionAnalysis
 from slackline_soccer.queries.running import RunningAnalysis
-from slackline_soccer.queries.shots import ShotMotion
 from slackline_soccer.queries.tables import heatmap_table, query_tables
 
 __all__ = [

@@ -31,9 +31,8 @@ from numba import njit
 from slackline import Batch, ConfigError, Detector, Event
 from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
-from slackline_soccer.queries.clock import GameClock
+from slackline_soccer.queries.clock import MINUTE, WHOLE_GAME, GameClock, Minutes
 from slackline_soccer.queries.events import HEATMAP
-from slackline_soccer.queries.windows import MINUTE, WHOLE_GAME, Minutes
 
 Array = npt.NDArray[Any]
 Found = list[tuple[int, Event]]

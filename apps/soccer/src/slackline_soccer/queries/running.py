@@ -30,10 +30,9 @@ from numba import njit
 from slackline import Batch, ConfigError, Detector, Event
 from slackline_soccer.detectors.columns import columns, sources
 from slackline_soccer.model.match import Match
-from slackline_soccer.queries.clock import GameClock, PlayPiece
+from slackline_soccer.queries.clock import GameClock, PlayPiece, Totals
 from slackline_soccer.queries.events import RUN, RUNNING, RUNNING_TOTAL
-from slackline_soccer.queries.windows import Totals
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 Ints = npt.NDArray[np.int64]
 Found = list[tuple[int, Event]]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slackline import Event, SchemaError
-from slackline_soccer.model.field import Field
+from slackline_soccer.model.match import Field
 from slackline_soccer.queries.events import (
     HEATMAP,
     POSSESSION_PLAYER,

@@ -1,52 +1,12 @@
 """The page of a match: pitch, timeline, truth, running, waits, delays."""
 
-from slackline_soccer.report.approaches import comparison
 from slackline_soccer.report.build import approach, delays_by_kind, hierarchy_nodes, match_report, policy_waits
 from slackline_soccer.report.looks import WORDS, counted
-from slackline_soccer.report.model import (
-    OUTCOMES,
-    Approach,
-    Delays,
-    DetectorNode,
-    DetectorWait,
-    EventWait,
-    Heat,
-    Mark,
-    MatchReport,
-    Mistakes,
-    PassLine,
-    PolicyWaits,
-    PossessionShare,
-    PossessionSpan,
-    RunningFigures,
-    Sameness,
-    Shot,
-    Timeline,
-    Verdict,
-)
 from slackline_soccer.report.page import match_page
+from slackline_soccer.report.waits import comparison
 
 __all__ = [
-    "OUTCOMES",
     "WORDS",
-    "Approach",
-    "Delays",
-    "DetectorNode",
-    "DetectorWait",
-    "EventWait",
-    "Heat",
-    "Mark",
-    "MatchReport",
-    "Mistakes",
-    "PassLine",
-    "PolicyWaits",
-    "PossessionShare",
-    "PossessionSpan",
-    "RunningFigures",
-    "Sameness",
-    "Shot",
-    "Timeline",
-    "Verdict",
     "approach",
     "comparison",
     "counted",

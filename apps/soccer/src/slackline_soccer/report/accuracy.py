@@ -1,15 +1,29 @@
-"""Compared with the truth: the ordered stream, and the stream in arrival order."""
+"""Compared with the truth: the ordered stream, and the stream in arrival order.
+
+On the timeline: what was found, dot by dot, in the rings of what is true; and which player had the ball.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
 import plotly.graph_objects as go
 
-from slackline.report import ACCENT, LEGEND, share_text, table_card
-from slackline_soccer.report.looks import NEUTRAL, counted, judged_words, team_color, words
-from slackline_soccer.report.model import MatchReport, PossessionShare, Sameness, Verdict, mistakes
+from slackline.report import ACCENT, FAINT, LEGEND, share_text, table_card
+from slackline_soccer.model.match import Match
+from slackline_soccer.report.looks import NEUTRAL, TRUTH, clock, counted, judged_words, seconds, team_color, words
+from slackline_soccer.report.model import (
+    Mark,
+    MatchReport,
+    PossessionShare,
+    PossessionSpan,
+    Sameness,
+    Timeline,
+    Verdict,
+    mistakes,
+)
 
 
 def accuracy_table(verdicts: Sequence[Verdict]) -> str:
@@ -136,3 +150,136 @@ def _same(sameness: Sequence[Sameness]) -> str:
     if known:
         text += f" In arrival order {sum(s.unordered_same or 0 for s in known):,} do."
     return text
+
+
+#: The rows from top to bottom; types that are not here are not on the timeline.
+ROWS = ("goal", "blocked_shot", "shot", "offside", "double_pass", "pass", "hit", "ball_left")
+#: From here on minutes are easier to read than seconds.
+_LONG = 180.0
+_SHIFT = 0.17
+
+
+def rows_of(timeline: Timeline) -> list[str]:
+    """The types that something happened in."""
+    types = {mark.type for mark in (*timeline.found, *timeline.true)}
+    return [kind for kind in ROWS if kind in types]
+
+
+def height_of(timeline: Timeline) -> int:
+    bands = bool(timeline.possession) + bool(timeline.true_possession)
+    return 130 + 52 * (len(rows_of(timeline)) + bands)
+
+
+def timeline_figure(report: MatchReport) -> go.Figure:
+    timeline, match = report.timeline or Timeline(), report.match
+    kinds = rows_of(timeline)
+    figure = go.Figure()
+    axis = _Axis(match, timeline)
+    bands = [
+        (name, spans)
+        for name, spans in (("possession, true", timeline.true_possession), ("possession, found", timeline.possession))
+        if spans
+    ]
+    for row, (_, spans) in enumerate(bands):
+        _add_band(figure, axis, row, spans)
+    rows = {kind: len(bands) + number for number, kind in enumerate(reversed(kinds))}
+    for team in (*match.teams, None):
+        _add_truth(figure, axis, rows, team, [m for m in timeline.true if m.type in rows and m.team == team])
+        _add_found(figure, axis, rows, team, [m for m in timeline.found if m.type in rows and m.team == team])
+    _add_counts(figure, timeline, rows)
+    labels = [name for name, _ in bands] + [judged_words(kind) for kind in reversed(kinds)]
+    figure.update_yaxes(
+        tickvals=list(range(len(labels))), ticktext=labels, range=[-0.6, len(labels) - 0.4], fixedrange=True,
+        showgrid=True, ticks="", tickfont={"size": 13},
+    )  # fmt: skip
+    figure.update_xaxes(title=f"match time ({axis.unit})", range=axis.range)
+    figure.update_layout(
+        margin={"l": 128, "r": 66, "t": 48, "b": 56}, barmode="overlay", bargap=0, hovermode="closest",
+        legend=LEGEND,
+    )  # fmt: skip
+    return figure
+
+
+class _Axis:
+    """Match time in seconds, or in minutes if it is long."""
+
+    def __init__(self, match: Match, timeline: Timeline) -> None:
+        self.match = match
+        times = [mark.ts for mark in (*timeline.found, *timeline.true)]
+        times += [t for span in (*timeline.possession, *timeline.true_possession) for t in (span.start, span.stop)]
+        low, high = seconds(match, min(times)), seconds(match, max(times))
+        self.unit, self._factor = ("min", 1 / 60) if high - low > _LONG else ("s", 1.0)
+        room = 0.01 * (high - low)
+        self.range = [self._factor * (min(low, 0.0) - room), self._factor * (high + room)]
+
+    def at(self, ts: float) -> float:
+        return self._factor * seconds(self.match, ts)
+
+    def length(self, span: PossessionSpan) -> float:
+        return self.at(span.stop) - self.at(span.start)
+
+
+def _add_band(figure: go.Figure, axis: _Axis, row: int, spans: Sequence[PossessionSpan]) -> None:
+    for team in (*axis.match.teams, None):
+        ours = [span for span in spans if span.team == team]
+        if not ours:
+            continue
+        figure.add_bar(
+            base=[axis.at(span.start) for span in ours], x=[axis.length(span) for span in ours], y=[row] * len(ours),
+            orientation="h", width=0.62, showlegend=False,
+            marker={"color": team_color(axis.match, team) if team else "#e6eaee", "line": {"width": 0}},
+            text=[_span_text(axis.match, span) for span in ours], textposition="none",
+            hovertemplate="%{text}<extra></extra>",
+        )  # fmt: skip
+
+
+def _span_text(match: Match, span: PossessionSpan) -> str:
+    who = escape(span.player or span.team or "out of play")
+    team = f", {escape(span.team)}" if span.player and span.team else ""
+    return f"<b>{who}</b>{team}<br>{clock(match, span.start)} to {clock(match, span.stop)}"
+
+
+def _level(axis: _Axis, rows: dict[str, int], mark: Mark) -> float:
+    """A row has a lane for each team, so that marks do not cover each other."""
+    teams = axis.match.teams
+    lane = {teams[0]: _SHIFT, teams[1]: -_SHIFT}.get(mark.team or "", 0.0)
+    return rows[mark.type] + lane
+
+
+def _add_truth(figure: go.Figure, axis: _Axis, rows: dict[str, int], team: str | None, marks: Sequence[Mark]) -> None:
+    if not marks:
+        return
+    first = team == axis.match.teams[0]
+    figure.add_scatter(
+        x=[axis.at(mark.ts) for mark in marks], y=[_level(axis, rows, mark) for mark in marks], mode="markers",
+        name="true", legendgroup="true", showlegend=first,
+        marker={"symbol": "circle-open", "size": 11, "color": TRUTH, "line": {"width": 1.1}, "opacity": 0.75},
+        text=[_mark_text(axis.match, mark, "true") for mark in marks], hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+
+
+def _add_found(figure: go.Figure, axis: _Axis, rows: dict[str, int], team: str | None, marks: Sequence[Mark]) -> None:
+    if not marks:
+        return
+    figure.add_scatter(
+        x=[axis.at(mark.ts) for mark in marks], y=[_level(axis, rows, mark) for mark in marks], mode="markers",
+        name=f"found: {escape(team)}" if team else "found", showlegend=bool(team),
+        marker={"size": 7, "color": team_color(axis.match, team) if team else NEUTRAL},
+        text=[_mark_text(axis.match, mark, "found") for mark in marks], hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+
+
+def _mark_text(match: Match, mark: Mark, how: str) -> str:
+    who = ", ".join(escape(name) for name in (mark.player, mark.team) if name)
+    return f"<b>{words(mark.type)}</b>, {how}<br>{clock(match, mark.ts)}{f'<br>{who}' if who else ''}"
+
+
+def _add_counts(figure: go.Figure, timeline: Timeline, rows: dict[str, int]) -> None:
+    """How many at the end of each row: found, and true if that is known."""
+    found, true = (Counter(mark.type for mark in marks) for marks in (timeline.found, timeline.true))
+    for kind, row in rows.items():
+        text = f"{found[kind]:,} of {true[kind]:,}" if timeline.true else f"{found[kind]:,}"
+        figure.add_annotation(
+            x=1.005, xref="paper", xanchor="left", y=row, showarrow=False, text=text,
+            font={"size": 13, "color": FAINT},
+        )  # fmt: skip

@@ -18,10 +18,11 @@ from slackline import Event
 from slackline_soccer.accuracy import COMPARED, KEYS, accuracy, pair, possession_time
 from slackline_soccer.model.events import ALL
 from slackline_soccer.model.match import Match
+from slackline_soccer.queries.clock import WHOLE_GAME
 from slackline_soccer.queries.events import SECOND_OVER
 from slackline_soccer.queries.running import INTENSITIES
 from slackline_soccer.queries.tables import unpack
-from slackline_soccer.queries.windows import WHOLE_GAME
+from slackline_soccer.report.accuracy import ROWS
 from slackline_soccer.report.model import (
     Approach,
     Delays,
@@ -45,7 +46,6 @@ from slackline_soccer.report.model import (
     Timeline,
     Verdict,
 )
-from slackline_soccer.report.timeline import ROWS
 from slackline_soccer.run import match_hierarchy
 from slackline_soccer.summary import Summary
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from slackline.report import ACCENT
 from slackline_soccer.model.match import Match
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 #: Blue and orange can be distinguished with any kind of colour vision, and in grey.
 TEAMS = ("#1f5fa8", "#e07b00")

@@ -5,17 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from slackline.report import facts, figure_card, heading, html_page, paragraph
-from slackline_soccer.report import (
-    accuracy,
-    approaches,
-    delays,
-    hierarchy,
-    plausibility,
-    play,
-    players,
-    timeline,
-    waits,
-)
+from slackline_soccer.report import accuracy, hierarchy, pitch, plausibility, waits
 from slackline_soccer.report.looks import counted, listed
 from slackline_soccer.report.model import MatchReport
 
@@ -27,9 +17,7 @@ def match_page(report: MatchReport) -> str:
         body.append(paragraph(report.text, "sub"))
     if report.facts:
         body.append(facts(report.facts))
-    body += [
-        paragraph(text, "verdict") for text in (approaches.comparison(report), accuracy.conclusion(report)) if text
-    ]
+    body += [paragraph(text, "verdict") for text in (waits.comparison(report), accuracy.conclusion(report)) if text]
     for part in (
         _approaches,
         _play,
@@ -66,8 +54,8 @@ def _approaches(report: MatchReport) -> list[str]:
             "last earlier position has arrived, which can be known only afterwards. A detected event is right if an "
             "event of the same type and players truly happened within a tenth of a second."
         ),
-        approaches.approach_table(report.approaches, report.positions),
-        _card(approaches.approach_figure(report.approaches), 400),
+        waits.approach_table(report.approaches, report.positions),
+        _card(waits.approach_figure(report.approaches), 400),
     ]
     if report.mistakes:
         parts += [
@@ -76,7 +64,7 @@ def _approaches(report: MatchReport) -> list[str]:
                 "Passes and shots that the detectors miss or invent without ordering: a late position shows a player "
                 "where he no longer is, so that the wrong player, or none, was at the ball."
             ),
-            _card(play.mistakes_figure(report), _pitch_height(report)),
+            _card(pitch.mistakes_figure(report), _pitch_height(report)),
         ]
     return parts
 
@@ -94,7 +82,7 @@ def _play(report: MatchReport) -> list[str]:
     return [
         heading("The match"),
         paragraph(f"{' and '.join(parts)}, as the detectors found them.{how} Point at a mark for player and time."),
-        _card(play.play_figure(report), height),
+        _card(pitch.play_figure(report), height),
     ]
 
 
@@ -106,7 +94,7 @@ def _pitch_height(report: MatchReport, more: int = 100) -> str:
 
 
 def _heat(report: MatchReport) -> list[str]:
-    if not players.has_heat(report):
+    if not pitch.has_heat(report):
         return []
     return [
         heading("Where they were", 3),
@@ -114,13 +102,13 @@ def _heat(report: MatchReport) -> list[str]:
             "The share of the time spent in each cell of the field: the darker, the longer. Choose a team or a player "
             "from the list."
         ),
-        _card(players.heat_figure(report), _pitch_height(report, 40)),
+        _card(pitch.heat_figure(report), _pitch_height(report, 40)),
     ]
 
 
 def _timeline(report: MatchReport) -> list[str]:
     line = report.timeline
-    if line is None or not (timeline.rows_of(line) or line.possession or line.true_possession):
+    if line is None or not (accuracy.rows_of(line) or line.possession or line.true_possession):
         return []
     rings = (
         " A ring is an event that truly happened, a dot one that was found: a dot in its ring is right, an empty ring "
@@ -134,7 +122,7 @@ def _timeline(report: MatchReport) -> list[str]:
             f"Every event over match time, with a lane for each team.{rings} Drag to look closer, "
             f"double-click to go back."
         ),
-        _card(timeline.timeline_figure(report), timeline.height_of(line)),
+        _card(accuracy.timeline_figure(report), accuracy.height_of(line)),
     ]
 
 
@@ -184,7 +172,7 @@ def _running(report: MatchReport) -> list[str]:
             "How each player spent the time, from standing to sprinting; to the right the distance and the top speed. "
             "From the transmitters on both legs, averaged over a second. Within a team, those who ran most come first."
         ),
-        _card(players.running_figure(report), 120 + 24 * len(report.runners)),
+        _card(pitch.running_figure(report), 120 + 24 * len(report.runners)),
     ]
 
 
@@ -265,14 +253,14 @@ def _delays(report: MatchReport) -> list[str]:
         heading("Delays of the positions"),
         paragraph(
             "Arrival time minus event time of a position: the distribution, and the share of positions with a longer "
-            f"delay. {delays.lesson(report.delays)}"
+            f"delay. {waits.lesson(report.delays)}"
         ),
     ]
     if report.delays_from:
         parts.append(paragraph(report.delays_from))
-    if delays.drawable(report.delays):
-        parts.append(_card(delays.delay_figure(report.delays), 640))
-    return [*parts, delays.delay_table(report.delays)]
+    if waits.drawable(report.delays):
+        parts.append(_card(waits.delay_figure(report.delays), 640))
+    return [*parts, waits.delay_table(report.delays)]
 
 
 def _plausibility(report: MatchReport) -> list[str]:

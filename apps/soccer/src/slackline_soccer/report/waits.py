@@ -1,19 +1,24 @@
-"""Latency: per level, per event type, per detector; and K over time."""
+"""Delays of positions per kind of transmitter; latency per level, type and detector; K over time.
+
+Approaches to disorder side by side: what each gets wrong, and how long it waits.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from slackline.report import LEGEND, faded, number_text, table_card
+from slackline.report import ACCENT, LEGEND, faded, number_text, share_text, table_card
 from slackline_soccer.model.match import Match
-from slackline_soccer.report.looks import NEUTRAL, POLICIES, ms, seconds, words
-from slackline_soccer.report.model import EventWait, PolicyWaits
+from slackline_soccer.report.looks import NEUTRAL, POLICIES, counted, ms, seconds, words
+from slackline_soccer.report.model import Approach, Delays, EventWait, MatchReport, PolicyWaits
 
 #: The target for policy auto: the wait of a level-2 event, times this, plus the back-dating along the path.
 ALLOWED = 1.3
@@ -207,3 +212,162 @@ def detector_table(waits: Sequence[PolicyWaits]) -> str:
             )
         rows.append(row)
     return table_card(header, rows)
+
+
+_COLORS = ("#7a3e9d", "#2a9d8f", "#b8860b", "#5b6770")
+_BINS = 90
+_LEAST = 0.05  # ms; what is faster is drawn here, a logarithmic axis has no zero
+
+
+def drawable(delays: Sequence[Delays]) -> list[Delays]:
+    """Those with a delay at all."""
+    return [kind for kind in delays if len(kind.delays) and float(np.max(kind.delays)) > 0]
+
+
+def delay_figure(delays: Sequence[Delays]) -> go.Figure:
+    """Above: how the delays are spread. Below: the share with a longer delay."""
+    shown = drawable(delays)
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
+    in_ms = [np.maximum(ms(np.asarray(kind.delays, dtype=np.float64)), _LEAST) for kind in shown]
+    low, high = min(float(d.min()) for d in in_ms), max(float(d.max()) for d in in_ms)
+    edges = np.geomspace(low / 1.05, high * 1.05, _BINS + 1)
+    for kind, values, color in zip(shown, in_ms, _COLORS, strict=False):
+        counts, _ = np.histogram(values, edges)
+        figure.add_scatter(
+            x=edges.round(4), y=(100 * np.append(counts, 0) / len(values)).round(4), row=1, col=1,
+            mode="lines", line={"color": color, "width": 1.5, "shape": "hv"}, fill="tozeroy", name=kind.kind,
+            legendgroup=kind.kind, hovertemplate=f"%{{y:.2f}} % near %{{x:.3~g}} ms<extra>{kind.kind}</extra>",
+        )  # fmt: skip
+        left = 1 - np.searchsorted(np.sort(values), edges, side="right") / len(values)
+        some = left > 0
+        figure.add_scatter(
+            x=edges[some].round(4), y=(100 * left[some]), row=2, col=1, mode="lines",
+            line={"color": color, "width": 2}, name=kind.kind, legendgroup=kind.kind, showlegend=False,
+            hovertemplate=f"%{{y:.3~g}} % need longer than %{{x:.3~g}} ms<extra>{kind.kind}</extra>",
+        )  # fmt: skip
+    ticks = [t for t in (m * 10.0**e for e in range(-2, 6) for m in (1, 3)) if low / 1.05 <= t <= high * 1.05]
+    for row in (1, 2):
+        figure.update_xaxes(
+            type="log", title="arrival minus occurrence (ms)", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks],
+            row=row, col=1, fixedrange=True,
+        )  # fmt: skip
+    figure.update_yaxes(title="share of positions (%)", rangemode="tozero", row=1, col=1, fixedrange=True)
+    shares = [t for t in (10.0**e for e in range(-5, 3)) if t >= 50 / max(len(d) for d in in_ms)]
+    figure.update_yaxes(
+        type="log", title="longer delay (%)", tickvals=shares, ticktext=[f"{t:g}" for t in shares], row=2, col=1,
+        fixedrange=True,
+    )  # fmt: skip
+    figure.update_layout(
+        margin={"l": 76, "r": 24, "t": 44, "b": 56},
+        legend=LEGEND,
+        showlegend=True,
+    )
+    return figure
+
+
+def lesson(delays: Sequence[Delays]) -> str:
+    """The medians by kind, the smallest first."""
+    middles = sorted((float(np.median(ms(kind.delays))), kind.kind) for kind in drawable(delays))
+    if len(middles) < 2:
+        return ""
+    (soon, first), *_, (late, last) = middles
+    return (
+        f"Half of the positions of {first} arrive within {number_text(soon)} ms, half of those of {last} within "
+        f"{number_text(late)} ms. So the former overtake the latter."
+    )
+
+
+def delay_table(delays: Sequence[Delays]) -> str:
+    header = ["transmitters", "positions", "out of order", "median (ms)", "p99 (ms)", "p99.9 (ms)", "largest (ms)"]
+    rows = []
+    for kind in delays:
+        figures = np.quantile(ms(np.asarray(kind.delays, dtype=np.float64)), [0.5, 0.99, 0.999, 1.0])
+        share = "-" if kind.out_of_order is None else share_text(kind.out_of_order)
+        rows.append([kind.kind, f"{len(kind.delays):,}", share, *(number_text(float(f)) for f in figures)])
+    return table_card(header, rows)
+
+
+#: Per kind of approach: what it is called in the legend, and its look.
+LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "arrival": ("arrival order", {"marker": {"color": "#b3261e", "symbol": "x", "size": 13}}),
+    "fixed": (
+        "fixed watermark",
+        {"marker": {"color": NEUTRAL, "size": 11}, "line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}},
+    ),
+    "slackline": ("Slackline", {"marker": {"color": ACCENT, "symbol": "star", "size": 19}}),
+}
+
+
+def approach_table(approaches: Sequence[Approach], positions: int | None) -> str:
+    """One row each, Slackline's marked; the bound comes last."""
+    header = ["approach", "right", "missed", "invented", "late positions", "mean wait for a hit"]
+    rows = [
+        [
+            one.name,
+            f"{one.right:,} of {one.true:,}",
+            f"{one.missed:,}",
+            f"{one.invented:,}",
+            share_text(one.late / positions) if positions and one.late else f"{one.late:,}",
+            f"{number_text(ms(one.wait))} ms",
+        ]
+        for one in approaches
+    ]
+    marks = {"slackline": "mark", "bound": "last"}
+    return table_card(header, rows, marks={n: marks[a.kind] for n, a in enumerate(approaches) if a.kind in marks})
+
+
+def approach_figure(approaches: Sequence[Approach]) -> go.Figure:
+    """To the right is late, upwards is wrong; the best place is the lower left corner."""
+    figure = go.Figure()
+    for kind, (name, look) in LOOKS.items():
+        shown = [one for one in approaches if one.kind == kind]
+        if not shown:
+            continue
+        figure.add_scatter(
+            x=[ms(one.wait) for one in shown], y=[one.missed + one.invented for one in shown], name=name,
+            mode="lines+markers+text" if kind == "fixed" else "markers",
+            text=[one.name.rpartition(" of ")[2] for one in shown], textposition="top center",
+            customdata=[[one.name, one.missed, one.invented] for one in shown], cliponaxis=False, **look,
+            hovertemplate="%{customdata[0]}: %{customdata[1]} missed, %{customdata[2]} invented, "
+            "a hit after %{x:,.0f} ms<extra></extra>",
+        )  # fmt: skip
+    for bound in (one for one in approaches if one.kind == "bound"):
+        figure.add_vline(x=ms(bound.wait), line={"color": NEUTRAL, "width": 1.5})
+        figure.add_annotation(
+            x=ms(bound.wait),
+            y=0.5,
+            yref="paper",
+            xanchor="left",
+            showarrow=False,
+            text=" bound",
+            font={"color": NEUTRAL},
+        )
+    figure.update_xaxes(title="mean wait for a hit (ms)", rangemode="tozero", fixedrange=True)
+    figure.update_yaxes(title="events missed or invented", rangemode="tozero", fixedrange=True)
+    figure.update_layout(margin={"l": 64, "r": 24, "t": 44, "b": 56}, legend=LEGEND, showlegend=True)
+    return figure
+
+
+def comparison(report: MatchReport) -> str:
+    """The approaches in sentences: what arrival order gets wrong, what watermarks cost, what Slackline does."""
+    by_kind = {kind: [one for one in report.approaches if one.kind == kind] for kind in (*LOOKS, "bound")}
+    parts = [f"In arrival order the detectors {_outcome(one)}." for one in by_kind["arrival"]]
+    for one in by_kind["fixed"]:
+        if one.why:
+            parts.append(
+                f"Behind a {one.name} ({one.why}), which drops {counted(one.late, 'position', 'positions')}, they "
+                f"{_outcome(one)}, and publish a hit {ms(one.wait):,.0f} ms after it happened, on average."
+            )
+    for one in by_kind["slackline"]:
+        bound = "".join(f"; no ordering can be faster than {ms(b.wait):,.0f} ms" for b in by_kind["bound"])
+        parts.append(f"With Slackline they {_outcome(one)}, and publish a hit after {ms(one.wait):,.0f} ms{bound}.")
+    return " ".join(parts)
+
+
+def _outcome(one: Approach) -> str:
+    """
+    >>> _outcome(Approach("x", "fixed", true=10, found=9, right=8, wait=0.0)), _outcome(Approach("x", "fixed", 3, 3, 3))
+    ('miss 2 of 10 events and invent 1', 'find all 3 events and invent none')
+    """
+    found = f"miss {one.missed:,} of {one.true:,} events" if one.missed else f"find all {one.true:,} events"
+    return f"{found} and invent {one.invented or 'none'}"

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline_soccer.simulator.ball import HALF_GOAL, HALF_LENGTH, HALF_WIDTH
-from slackline_soccer.simulator.kicks import ground_kick, lofted_kick, shot_kick, turned
-from slackline_soccer.simulator.roster import TEAM_SIZE
+from slackline_soccer.simulator.ball import (
+    HALF_GOAL,
+    HALF_LENGTH,
+    HALF_WIDTH,
+    ground_kick,
+    lofted_kick,
+    shot_kick,
+    turned,
+)
+from slackline_soccer.simulator.bodies import TEAM_SIZE
 from slackline_soccer.simulator.tactics import FORWARDS, SIGNS, last_line, members, team_of
 
 Floats = NDArray[np.float64]

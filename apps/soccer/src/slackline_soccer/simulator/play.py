@@ -2,6 +2,10 @@
 
 Time goes in steps of 20 ms; touches happen on that grid. After each touch the ball's way is known until it is touched
 again, and so is the player who will (:meth:`Play._plan`): he is sent there. If he is too late the ball rolls on.
+
+**Restarts** after the ball left the field: what is due, where, for which player, and how long it takes. The waits are
+somewhat shorter than in real matches (Metrica's games: 25 s on average): a short simulation should not be spent until a
+ball is fetched.
 """
 
 from __future__ import annotations
@@ -11,14 +15,27 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline_soccer.simulator import restarts
-from slackline_soccer.simulator.ball import HALF_CONTACT, HALF_LENGTH, HALF_WIDTH, RADIUS, Ball, Way, carry, fly
+from slackline_soccer.simulator.ball import (
+    BAR,
+    HALF_CONTACT,
+    HALF_GOAL,
+    HALF_LENGTH,
+    HALF_WIDTH,
+    RADIUS,
+    Ball,
+    Way,
+    carry,
+    fly,
+)
 from slackline_soccer.simulator.bodies import (
+    BALLS,
     BODIES,
     COLUMNS,
     FACING_X,
     PHASE,
+    PLAYERS,
     STEP,
+    TEAM_SIZE,
     VX,
     VY,
     X,
@@ -27,8 +44,7 @@ from slackline_soccer.simulator.bodies import (
     steer,
 )
 from slackline_soccer.simulator.choices import PlayChoice, Situation, choose, restart
-from slackline_soccer.simulator.roster import BALLS, PLAYERS, TEAM_SIZE
-from slackline_soccer.simulator.tactics import SIGNS, THINKING, Tactics, team_of
+from slackline_soccer.simulator.tactics import FORWARDS, SIGNS, THINKING, Tactics, members, team_of
 from slackline_soccer.simulator.truth import Truth
 
 Floats = NDArray[np.float64]
@@ -102,13 +118,13 @@ class Play:
         self._choice: PlayChoice | None = None
         self._tired: dict[int, int] = {}
         self._out_at: int | None = None
-        self._dead: restarts.Restart | None = None
+        self._dead: Restart | None = None
         self._contact: Contact | None = None
         self._sent: int | None = None
         #: Who goes for the ball too, but will not be the first.
         self._beaten: int | None = None
         self.truth.active(0, 0)
-        first = restarts.kick_off(int(self._rng.integers(2)), 1600)
+        first = kick_off(int(self._rng.integers(2)), 1600)
         self.state[first.taker, X : Y + 1] = -0.6 * SIGNS[team_of(first.taker)], 0.3
         self._call(first)
         self.scene = Scene(bodies=[self.state.copy()])
@@ -310,10 +326,10 @@ class Play:
         place = self.balls[self.active].way.place(self._out_at)
         self.truth.left(self._out_at, self.active, place)
         self._out_at = None
-        self._call(restarts.due(self.now, place, self._last, self.state[:PLAYERS, X : Y + 1], self._rng))
+        self._call(due(self.now, place, self._last, self.state[:PLAYERS, X : Y + 1], self._rng))
         self._bring()
 
-    def _call(self, due: restarts.Restart) -> None:
+    def _call(self, due: Restart) -> None:
         self._dead = due
         self._contact = Contact(due.taker, due.at, due.kind)
         self._beaten = None
@@ -346,3 +362,63 @@ def _rows(way: Way, start: int, stop: int) -> tuple[Floats, Floats]:
     at = np.arange(start, stop) - way.start
     rows = np.minimum(at, len(way.places) - 1)
     return way.places[rows], way.speeds[rows] * (at < len(way.places))[:, None]
+
+
+#: The ball is put down so far inside the lines.
+_INSIDE = 0.35
+
+_SECONDS = {"throw_in": (6.0, 10.0), "goal_kick": (10.0, 14.0), "corner": (12.0, 17.0), "kick_off": (18.0, 24.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Who takes it, where, and when (ms)."""
+
+    kind: str
+    taker: int
+    spot: Floats
+    at: int
+
+
+def scored(place: Floats) -> bool:
+    """Whether a ball that is just outside the field went through a goal."""
+    return bool(abs(place[0]) >= HALF_LENGTH and abs(place[1]) < HALF_GOAL and place[2] < BAR)
+
+
+def due(now: int, place: Floats, last: int, places: Floats, rng: np.random.Generator) -> Restart:
+    """The restart after player ``last`` sent the ball out at ``place``."""
+    end = int(place[0] > 0)
+    attackers = 1 - end  # team 0 attacks the high end
+    if scored(place):
+        kind, team, spot = "kick_off", 1 - attackers, np.array([0.0, 0.0])
+    elif abs(place[0]) < HALF_LENGTH:
+        kind, team = "throw_in", 1 - team_of(last)
+        spot = np.array([place[0], np.sign(place[1]) * (HALF_WIDTH - _INSIDE)])
+    elif team_of(last) == attackers:
+        kind, team = "goal_kick", 1 - attackers
+        spot = np.array([np.sign(place[0]) * (HALF_LENGTH - 5.5), np.sign(place[1]) * 5.0])
+    else:
+        kind, team = "corner", attackers
+        spot = np.array([np.sign(place[0]) * (HALF_LENGTH - _INSIDE), np.sign(place[1]) * (HALF_WIDTH - _INSIDE)])
+    taker = _taker(kind, team, spot, places)
+    low, high = _SECONDS[kind]
+    walk = float(np.hypot(*(places[taker] - spot))) / 4.0 + 2.0
+    wait = max(rng.uniform(low, high), walk)
+    return Restart(kind, taker, np.array([*spot, RADIUS]), now + 20 * round(wait * 50))
+
+
+def kick_off(team: int, at: int) -> Restart:
+    return Restart("kick_off", members(team).start + FORWARDS[0], np.array([0.0, 0.0, RADIUS]), at)
+
+
+def _taker(kind: str, team: int, spot: Floats, places: Floats) -> int:
+    first = members(team).start
+    if kind == "goal_kick":
+        return first
+    if kind == "kick_off":
+        return first + FORWARDS[0]
+    distance = np.hypot(*(places[members(team)] - spot).T)
+    distance[0] = np.inf
+    if kind == "corner":  # defenders stay back
+        distance[1:5] = np.inf
+    return first + int(distance[:TEAM_SIZE].argmin())

@@ -2,35 +2,55 @@
 
 Time runs in blocks of one second, each with its own random generators, so a match of any length needs the memory of a
 few blocks and does not depend on how it is cut into tables.
+
+**On disk**: ``match.json``, ``truth.parquet``, and ``positions/part-00000.parquet`` and on.
+:func:`slackline_soccer.recordings.open_recording` reads such a directory, like any other recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from slackline import ConfigError
+from slackline import ConfigError, SlacklineError
 from slackline_soccer.model.match import Match
-from slackline_soccer.simulator import bodies, transport
-from slackline_soccer.simulator.bodies import BODIES, STEP
-from slackline_soccer.simulator.play import Play, Touch
-from slackline_soccer.simulator.receiver import BALL, WORN, Columns, Quality, Receiver
-from slackline_soccer.simulator.roster import (
+from slackline_soccer.simulator.bodies import (
     BALL_RATE,
     BALLS,
+    BODIES,
     LIMBS,
     PLAYER_RATE,
     START,
+    STEP,
+    TOUCH_COLUMNS,
     ball_sid,
+    follow,
     make_match,
+    ride,
     worn_sid,
 )
-from slackline_soccer.simulator.transport import Times
-from slackline_soccer.tracking.positions import MILLISECOND, SECOND
+from slackline_soccer.simulator.locating import (
+    BALL,
+    PACKET,
+    WORN,
+    Bursts,
+    Columns,
+    Congestion,
+    Draw,
+    Line,
+    Quality,
+    Receiver,
+    Times,
+    measured_delays,
+    read_delays,
+)
+from slackline_soccer.simulator.play import Play, Touch
+from slackline_soccer.tracking import MILLISECOND, SECOND
 
 #: The columns of a table of positions: times in ps, places in mm, v in µm/s, a in µm/s², directions times 10,000.
 SCHEMA = pa.schema(
@@ -120,11 +140,11 @@ class Simulation:
         play = Play(self.seed)
         film = _Film(play)
         rng = np.random.default_rng([self.seed, 30])
-        congestion = transport.Congestion(self.seed, START) if self.delays == "congested" else None
+        congestion = Congestion(self.seed, START) if self.delays == "congested" else None
         balls = _Transmitters(self.seed, rng, [ball_sid(n) for n in range(BALLS)], BALL_RATE, 1, BALL, self._draw)
         sids = [worn_sid(wearer, limb) for wearer in range(BODIES) for limb in range(len(LIMBS))]
-        worn = _Transmitters(self.seed, rng, sids, PLAYER_RATE, transport.PACKET, WORN, self._draw, congestion)
-        bursts = transport.Bursts(self.seed, START) if self._draw is transport.measured_delays else None
+        worn = _Transmitters(self.seed, rng, sids, PLAYER_RATE, PACKET, WORN, self._draw, congestion)
+        bursts = Bursts(self.seed, START) if self._draw is measured_delays else None
         stop = START + round(self.seconds * SECOND)
         held: list[Columns] = []
         for block in range(self._block_count):
@@ -147,9 +167,9 @@ def _seconds(ts: Times) -> NDArray[np.float64]:
     return ((ts - START) * 1e-12).astype(np.float64)
 
 
-def _draw(delays: str | Path) -> transport.Draw | None:
+def _draw(delays: str | Path) -> Draw | None:
     if delays in ("measured", "congested"):
-        return transport.measured_delays
+        return measured_delays
     if delays == "none":
         return None
     path = Path(delays)
@@ -158,7 +178,7 @@ def _draw(delays: str | Path) -> transport.Draw | None:
             f"delays must be 'measured', 'congested', 'none' or a CSV file with arrival_ms and ts_ms; "
             f"got {str(delays)!r}."
         )
-    return transport.read_delays(path)
+    return read_delays(path)
 
 
 def _pick(columns: Columns, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Columns:
@@ -184,8 +204,8 @@ class _Transmitters:
         rate: float,
         packet: int,
         quality: Quality,
-        draw: transport.Draw | None,
-        congestion: transport.Congestion | None = None,
+        draw: Draw | None,
+        congestion: Congestion | None = None,
     ) -> None:
         count = len(sids)
         self.sids = np.array(sids)
@@ -198,7 +218,7 @@ class _Transmitters:
         heights = rng.uniform(-0.45, 0.0, count) if ball else np.clip(rng.normal(0.0, 0.22, count), -0.5, 0.5)
         offsets = np.column_stack([rng.normal(0.0, 0.02, (count, 2)), heights])
         self.receiver = Receiver(quality, offsets, self.periods)
-        self.line = None if draw is None else transport.Line(seed, count, draw, ball=ball, congestion=congestion)
+        self.line = None if draw is None else Line(seed, count, draw, ball=ball, congestion=congestion)
         self._noise_seed = [seed, 31 if ball else 32]
 
     def noise(self, block: int, rows: int) -> NDArray[np.float32]:
@@ -256,7 +276,7 @@ class _Film:
         ts, firsts, source = them.times(block)
         places, moves = np.empty((len(ts), 3)), np.empty((len(ts), 3))
         seconds = _seconds(ts)
-        bodies.ride(self._balls, self._speeds, self._first_ms / 1000, firsts, seconds, places, moves)
+        ride(self._balls, self._speeds, self._first_ms / 1000, firsts, seconds, places, moves)
         measured = them.receiver.measure(firsts, places, moves, them.noise(block, len(ts)))
         return them.deliver(block, ts, firsts, source, measured)
 
@@ -269,9 +289,48 @@ class _Film:
             (t.at / 1000, t.player, t.foot, t.place[0] - 0.12 * t.way[0], t.place[1] - 0.12 * t.way[1], t.place[2])
             for t in self._touches
         ]
-        touches = np.array(kicks).reshape(-1, bodies.TOUCH_COLUMNS)
+        touches = np.array(kicks).reshape(-1, TOUCH_COLUMNS)
         seconds = _seconds(ts)
         begin = self._first_step * STEP / 1000
-        bodies.follow(self._bodies, begin, touches, wearers, which, firsts, seconds, places)
+        follow(self._bodies, begin, touches, wearers, which, firsts, seconds, places)
         measured = them.receiver.measure(firsts, places, None, them.noise(block, len(ts)))
         return them.deliver(block, ts, firsts, source, measured)
+
+
+_MATCH, _TRUTH, _POSITIONS = "match.json", "truth.parquet", "positions"
+
+
+def check_free(directory: Path) -> None:
+    """Say so if something would be overwritten."""
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is a file; give a directory that is empty or does not exist yet.")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} is not empty; give another directory, or empty it first.")
+
+
+def save(
+    directory: Path | str,
+    match: Match,
+    tables: Iterable[pa.Table],
+    truth: Callable[[], pa.Table],
+    progress: Callable[[pa.Table], None] = lambda table: None,
+) -> int:
+    """Write a match to a directory that is empty or not there yet; gives the number of positions.
+
+    ``truth`` is asked when all tables are written: a simulation knows it then without playing again. ``progress`` is
+    called with each table that was written.
+    """
+    directory = Path(directory)
+    check_free(directory)
+    rows = 0
+    try:
+        (directory / _POSITIONS).mkdir(parents=True)
+        for number, table in enumerate(tables):
+            pq.write_table(table, directory / _POSITIONS / f"part-{number:05d}.parquet", compression="zstd")
+            rows += len(table)
+            progress(table)
+        pq.write_table(truth(), directory / _TRUTH)
+        match.save(directory / _MATCH)
+    except OSError as cause:
+        raise SlacklineError(f"cannot write the match to {directory}: {cause}.") from cause
+    return rows

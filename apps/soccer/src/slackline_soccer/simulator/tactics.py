@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slackline_soccer.simulator.bodies import BODIES, EASY, HARD, X, Y
-from slackline_soccer.simulator.roster import OFFICIALS, PLAYERS, SUBSTITUTES, TEAM_SIZE
+from slackline_soccer.simulator.bodies import BODIES, EASY, HARD, OFFICIALS, PLAYERS, SUBSTITUTES, TEAM_SIZE, X, Y
 
 Floats = NDArray[np.float64]
 

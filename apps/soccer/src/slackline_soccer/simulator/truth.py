@@ -23,9 +23,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slackline_soccer.simulator.ball import BAR, HALF_CONTACT, HALF_GOAL, HALF_LENGTH, Way
-from slackline_soccer.simulator.roster import START, TEAMS, ball_sid, player_name, team_name
+from slackline_soccer.simulator.bodies import START, TEAMS, ball_sid, player_name, team_name
 from slackline_soccer.simulator.tactics import SIGNS, last_line, team_of
-from slackline_soccer.tracking.positions import MILLISECOND
+from slackline_soccer.tracking import MILLISECOND
 
 Floats = NDArray[np.float64]
 

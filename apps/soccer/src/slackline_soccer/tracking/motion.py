@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from slackline_soccer.tracking.positions import SECOND
+from slackline_soccer.tracking import SECOND
 
 Column = npt.NDArray[Any]
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from slackline import MAX_TS, ConfigError, SchemaError
+from slackline_soccer.tracking import CANONICAL, SECOND
 from slackline_soccer.tracking.files import File, Mark, Mask, RecordingError, SetAside, numbers
 from slackline_soccer.tracking.game import PLAYS, Ground, Period, Role
 from slackline_soccer.tracking.mapping import Mapping
 from slackline_soccer.tracking.motion import Motion, Moving, Placed
-from slackline_soccer.tracking.positions import CANONICAL, SECOND
 from slackline_soccer.tracking.units import Floats, Ints, Lengths, TimeScale, lengths_of, time_scale_of, typical_step
 
 COLUMNS = ("ts", "object", "x", "y")

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackline import MAX_TS, ConfigError, SchemaError
+from slackline_soccer.tracking import SECOND
 from slackline_soccer.tracking.files import Mask, numbers
 from slackline_soccer.tracking.mapping import Mapping
-from slackline_soccer.tracking.positions import SECOND
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
