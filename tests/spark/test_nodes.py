@@ -24,7 +24,8 @@ from slackline.cluster.task import NodeTask, Outcome, main
 from slackline.connectors.store import Store
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.spark import cluster
-from slackline.spark.nodes import SparkCluster, task_of
+from slackline.spark.nodes import SparkCluster
+from slackline.spark.tasks import task_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -15,7 +15,7 @@ from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import log_to_stderr
 from slackline.cli.node import NOT_GIVEN, plain, speed_of
 from slackline.cli.nodes import migrate, nodes
-from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, takes
+from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, setting, takes
 from slackline.cli.place import place
 from slackline.cluster.registry import STOP, description_of
 from slackline.connectors.store import Store, StoreLease
@@ -109,7 +109,7 @@ def start(
     if (nodes is None) == (not node):
         raise ConfigError("give either --nodes NUMBER, or --node NAME=DETECTOR,… for each node.")
     placed = nodes if nodes is not None else named(node or [], "--node")
-    settings = dict(_setting(text) for text in conf or ())
+    settings = dict(map(setting, conf or ()))
     sys.path.insert(0, os.getcwd())  # applications here are found by executors on this machine, too
     from slackline import spark
 
@@ -168,10 +168,3 @@ def named(texts: list[str], option: str) -> dict[str, list[str]]:
             raise ConfigError(f"{option} {text} is not valid; write NAME=A,B, each NAME once.")
         found[name] = [each.strip() for each in rest.split(",") if each.strip()]
     return found
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ConfigError(f"--conf {text} is not valid; write KEY=VALUE.")
-    return key, value

@@ -96,6 +96,8 @@ def given_options(command_line: dict[str, Any]) -> dict[str, Any]:
     given = by_option(command_line)
     if "engine" in given:
         given["engine"] = engine_options(given["engine"])
+    if "conf" in given:
+        given["conf"] = dict(map(setting, given["conf"]))
     return given
 
 
@@ -107,6 +109,14 @@ def known_options(but: Iterable[str] = ()) -> list[str]:
     """The options of an engine and of its policy that can be given."""
     hidden = (*_NOT_GIVEN, *but)
     return [name for name in (*inspect.signature(Engine).parameters, *OPTIONS) if name not in hidden]
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting of Spark, as ``--conf`` takes it."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ConfigError(f"--conf {text} is not valid; write KEY=VALUE.")
+    return key, value
 
 
 def engine_options(texts: Iterable[str], but: Iterable[str] = ()) -> dict[str, Any]:

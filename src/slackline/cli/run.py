@@ -38,6 +38,9 @@ CHECKPOINT_EVERY = 1.0
 #: Events that --dry-run shows, and records that it looks at.
 SHOWN, LOOKED_AT = 3, 10_000
 
+#: Where engines are, in the plan.
+_PLACES = {"process": "in this process", "spark": "on Spark", "spark-tasks": "in tasks on executors of Spark"}
+
 logger = logging.getLogger("slackline.run")
 
 
@@ -64,14 +67,27 @@ def run(
     options = run_options(given_options({"app": app, **given}), config, known_options())
     hierarchy, _ = load_application(options.app, None)
     between_topics = all(map(is_kafka, (*options.sources, options.to)))
-    if options.trace is not None and (options.on == "spark" or between_topics):
+    if options.trace is not None and (options.on != "process" or between_topics):
         raise ConfigError("--trace is for runs in this process; it records neither Spark nor topic to topic.")
-    if options.on == "spark":
+    _check_place(options, between_topics)
+    if options.on == "spark-tasks":
+        _run_elsewhere(_in_tasks(options, hierarchy), options, hierarchy, dry_run)
+    elif options.on == "spark":
         _run_elsewhere(_on_spark(options, hierarchy), options, hierarchy, dry_run)
     elif between_topics:
         _run_elsewhere(_between_topics(options, hierarchy), options, hierarchy, dry_run)
     else:
         _in_process(options, hierarchy, dry_run)
+
+
+def _check_place(options: RunOptions, between_topics: bool) -> None:
+    """Refuse options of another place than the one to run at."""
+    if options.on != "spark-tasks" and (options.tasks is not None or options.tls):
+        raise ConfigError("--tasks and --tls are for --on spark-tasks.")
+    if options.on == "process" and options.conf:
+        raise ConfigError("--conf is for --on spark and --on spark-tasks.")
+    if options.on == "spark-tasks" and not between_topics:
+        raise ConfigError("--on spark-tasks reads and writes topics of Kafka; give kafka:// addresses, or --on spark.")
 
 
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
@@ -158,9 +174,13 @@ def _on_spark(options: RunOptions, hierarchy: Hierarchy) -> Application:
     return SparkApplication(options, hierarchy, sys.modules[file.stem] if file.suffix == ".py" else None)
 
 
+def _in_tasks(options: RunOptions, hierarchy: Hierarchy) -> Application:
+    from slackline.spark.kafka_hosts import HostsApplication
+
+    return HostsApplication(options, hierarchy)
+
+
 def _between_topics(options: RunOptions, hierarchy: Hierarchy) -> Application:
-    if options.fresh or options.follow:
-        raise ConfigError("--fresh and --follow are for files and folders. On Kafka a new --group starts anew.")
     from slackline.connectors.kafka import KafkaApplication
 
     return KafkaApplication(options, hierarchy)
@@ -211,7 +231,7 @@ def plan_text(options: RunOptions, hierarchy: Hierarchy, lines: Sequence[tuple[s
         ("application", options.app),
         ("sensor types", ", ".join(f"{k} (clock)" if k in hierarchy.clock else k for k in hierarchy.sensor_types)),
         *_levels(hierarchy),
-        ("engines", f"{engines}, {'on Spark' if options.on == 'spark' else 'in this process'}"),
+        ("engines", f"{engines}, {_PLACES[options.on]}"),
         ("options", engine or "policy=auto, late_target=0.001, and the other defaults"),
         *lines,
     ]

@@ -17,7 +17,7 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from slackline.cluster.links import HANDSHAKE_TIMEOUT, Credentials
@@ -25,6 +25,8 @@ from slackline.connectors.store import Store
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.runtime.address import Address
 
+#: Bytes of a message of a task, at most.
+MAX_LINE = 1 << 22
 #: In the checkpoint folder: the description of the cluster by its driver, and a request that it stops.
 DESCRIPTION, STOP = "cluster.json", "stop"
 
@@ -55,12 +57,13 @@ def node_at(text: str) -> Address:
 
 @dataclass
 class Seat:
-    """A node as its last task has reported it. ``attempts`` counts its tasks."""
+    """A node, or a host, as its last task has reported it. ``attempts`` counts its tasks."""
 
     host: str = ""
     pid: int = 0
     address: str = ""
     attempts: int = 0
+    metrics: dict[str, Any] = field(default_factory=dict)
     writer: asyncio.StreamWriter | None = None
 
     @property
@@ -94,7 +97,9 @@ class Registry:
             raise ConfigError(f"the driver cannot listen at {host}: {error}.") from error
 
     async def _listen(self, host: str) -> Address:
-        self._server = await asyncio.start_server(self._connected, host, 0, ssl=self._credentials.server)
+        self._server = await asyncio.start_server(
+            self._connected, host, 0, ssl=self._credentials.server, limit=MAX_LINE
+        )
         return Address(host, self._server.sockets[0].getsockname()[1])
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -151,6 +156,7 @@ class Registry:
             if seat.writer is not None:
                 seat.writer.close()
             seat.writer, seat.address, seat.host = writer, "", str(hello.get("host"))
+            seat.metrics = {}
             seat.pid, seat.attempts = int(hello["pid"]), seat.attempts + 1
             join = [address for other, address in self.addresses().items() if other != name]
             _send(writer, join=join)
@@ -177,6 +183,8 @@ class Registry:
             self._changed()
         elif "log" in message:
             logger.log(int(message["level"]), "%s: %s", name, message["log"])
+        elif "metrics" in message:
+            seat.metrics = message["metrics"]
 
 
 async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:

@@ -1,9 +1,9 @@
-"""A node in a task: what runs on an executor, for as long as the node lives.
+"""A node, or a host between topics, in a task: what runs on an executor, for as long as it lives.
 
-The task loads the application, reports its address to the :class:`~slackline.cluster.registry.Registry` of the driver,
-and runs the node as any process does (:mod:`slackline.cluster.process`). The connection to the registry is the lease of
-the task: when it ends, because the driver has ended or another attempt of the node has replaced this one, the node
-stops with its detectors in the checkpoint.
+The task loads the application, reports to the :class:`~slackline.cluster.registry.Registry` of the driver, and runs the
+node (:mod:`slackline.cluster.process`) or the host (:mod:`slackline.connectors.kafka`) as any process does. The
+connection to the registry is the lease of the task: when it ends, because the driver has ended or another attempt has
+replaced this one, the node or host stops with its state in the checkpoint.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from slackline.cluster.links import HANDSHAKE_TIMEOUT
+from slackline.cluster.links import HANDSHAKE_TIMEOUT, Credentials
 from slackline.cluster.process import NodeOptions, NodePlan, NodeProcess
 from slackline.cluster.registry import description_of
 from slackline.connectors.files import FolderInUseError
+from slackline.connectors.kafka.settings import KafkaSettings
 from slackline.connectors.store import Store
 from slackline.core.errors import ConfigError, HierarchyError, SchemaError, SlacklineError, StateError
 from slackline.core.extras import MissingExtraError
 from slackline.runtime.address import Address
+from slackline.runtime.application import load_application
+from slackline.runtime.metrics import Metrics
+from slackline.runtime.options import RunOptions
 from slackline.runtime.sink import FencedError
 
 #: Characters of a log record that are sent to the driver.
@@ -40,8 +45,8 @@ PERMANENT = (ConfigError, HierarchyError, SchemaError, StateError, MissingExtraE
 logger = logging.getLogger("slackline.node")
 
 
-class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task needs to know: its node, the registry, and what the checkpoint folder shows if it is shared."""
+class NodeTask(msgspec.Struct, frozen=True, kw_only=True, tag="node"):
+    """What the task of a node needs to know; ``marker`` is what the checkpoint folder shows if it is shared."""
 
     node: NodeOptions
     registry: str
@@ -49,12 +54,21 @@ class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     marker: str
 
 
+class HostTask(msgspec.Struct, frozen=True, kw_only=True, tag="host"):
+    """What the task of a host needs to know: its name in the registry, the registry, and what to run."""
+
+    name: str
+    options: RunOptions
+    registry: str
+    token: str
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a task has ended.
 
-    ``ended``     the node has nothing more to do, or has left.
+    ``ended``     it has nothing more to do, or has left.
     ``stopped``   the registry has ended the connection, or asked for it.
-    ``replaced``  another process has taken the node over.
+    ``replaced``  another process has taken it over.
     ``failed``    another attempt may succeed; ``error`` says why.
     ``refused``   another attempt would fail, too.
     """
@@ -65,8 +79,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(task: bytes) -> bytes:
-    """Run the node of an encoded :class:`NodeTask` until it ends; the encoded :class:`Outcome`."""
-    described = msgspec.json.decode(task, type=NodeTask)
+    """Run an encoded :class:`NodeTask` or :class:`HostTask` until it ends; the encoded :class:`Outcome`."""
+    described = msgspec.json.decode(task, type=NodeTask | HostTask)
     host = socket.gethostname()
     try:
         outcome = asyncio.run(_run(described, host))
@@ -79,36 +93,75 @@ def main(task: bytes) -> bytes:
     return msgspec.json.encode(outcome)
 
 
-async def _run(task: NodeTask, host: str) -> Outcome:
-    _check_shared(task)
-    plan = NodePlan.of(task.node)
-    plan.compile()
+async def _run(task: NodeTask | HostTask, host: str) -> Outcome:
+    work = _Node(task) if isinstance(task, NodeTask) else _Host(task)
     address = Address.of(task.registry)
-    credentials = plan.credentials
-    credentials.check(address)
+    work.credentials.check(address)
     async with asyncio.timeout(HANDSHAKE_TIMEOUT):
-        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=credentials.client)
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=work.credentials.client)
     link = _Link(writer)
     try:
         own: socket.socket = writer.get_extra_info("socket")
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        link.send(token=task.token, node=plan.name, host=host, pid=os.getpid())
+        link.send(token=task.token, node=work.name, host=host, pid=os.getpid())
         answer = await _answer(reader)
         if answer is None:
             return Outcome(how="stopped", error="the driver does not answer", host=host)
-        here = Address(writer.get_extra_info("sockname")[0], 0)
-        plan = replace(plan, listen=here, join=[Address.of(text) for text in answer["join"]])
-        process = NodeProcess(plan, listening=lambda address: link.send(address=str(address)), take_over=True)
-        link.forward_log(plan.name)
-        watching = asyncio.create_task(_watch(reader, process))
+        work.begin(link, Address(writer.get_extra_info("sockname")[0], 0), answer["join"])
+        link.forward_log(work.name)
+        watching = asyncio.create_task(_watch(reader, work))
         try:
-            await process.run()
+            await work.run()
         finally:
             watching.cancel()
         is_stopped = watching.done() and not watching.cancelled()
         return Outcome(how="stopped" if is_stopped else "ended", host=host)
     finally:
         link.close()
+
+
+class _Node:
+    """A node of a cluster, as any process runs it."""
+
+    def __init__(self, task: NodeTask) -> None:
+        _check_shared(task)
+        self._plan = NodePlan.of(task.node)
+        self._plan.compile()
+        self.name, self.credentials = self._plan.name, self._plan.credentials
+
+    def begin(self, link: _Link, here: Address, join: list[str]) -> None:
+        plan = replace(self._plan, listen=here, join=[Address.of(text) for text in join])
+        self._process = NodeProcess(plan, listening=lambda address: link.send(address=str(address)), take_over=True)
+
+    async def run(self) -> None:
+        await self._process.run()
+
+    def stop(self, is_asked: bool) -> None:
+        self._process.stop(at_once=True)
+
+
+class _Host:
+    """A host between two topics: a member of the consumer group, as ``slackline run`` makes one in any process."""
+
+    def __init__(self, task: HostTask) -> None:
+        from slackline.connectors.kafka import KafkaHost
+
+        options = task.options
+        hierarchy, _ = load_application(options.app, None)
+        self.name, self.credentials = task.name, Credentials.of(*map(Path, options.tls))
+        self._host = KafkaHost(hierarchy, KafkaSettings.of(options))
+        self._flushes = options.at_stop == "flush"
+
+    def begin(self, link: _Link, here: Address, join: list[str]) -> None:
+        self._link = link
+        link.send(address=str(here))
+
+    async def run(self) -> None:
+        await asyncio.to_thread(self._host.run, self._link.report)
+
+    def stop(self, is_asked: bool) -> None:
+        """Where the driver has ended, the events that are buffered belong to the next start."""
+        self._host.stop(flush=self._flushes and is_asked)
 
 
 def _check_shared(task: NodeTask) -> None:
@@ -131,12 +184,12 @@ async def _answer(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     return None
 
 
-async def _watch(reader: asyncio.StreamReader, process: NodeProcess) -> None:
-    """Stop the node when the connection to the registry ends, or the registry demands it."""
+async def _watch(reader: asyncio.StreamReader, work: _Node | _Host) -> None:
+    """Stop when the connection to the registry ends, or the registry demands it."""
     answer = await _answer(reader)
     if answer is None:
-        logger.warning("stopping: the driver has ended, or has started this node elsewhere")
-    process.stop(at_once=True)
+        logger.warning("stopping: the driver has ended, or has started this task elsewhere")
+    work.stop(is_asked=answer is not None)
 
 
 class _Link(logging.Handler):
@@ -150,6 +203,11 @@ class _Link(logging.Handler):
 
     def send(self, **message: Any) -> None:
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def report(self, metrics: Metrics) -> None:
+        """Send metrics; from any thread."""
+        plain = msgspec.to_builtins(metrics)
+        self._loop.call_soon_threadsafe(lambda: self.send(metrics=plain))
 
     def forward_log(self, name: str) -> None:
         """Send log records to the driver, too."""

@@ -122,7 +122,7 @@ class Metrics:
 
     @classmethod
     def merged(cls, each: Iterable[Metrics]) -> Metrics:
-        """The metrics of several partitions as one: sums, and the largest of what cannot be added."""
+        """The metrics of several partitions or processes as one: sums, and the largest of what cannot be added."""
         parts = list(each)
         if not parts:
             return cls()
@@ -133,12 +133,16 @@ class Metrics:
             for name, one in part.detectors.items():
                 by_detector.setdefault(name, []).append(one)
         detectors = {name: DetectorMetrics.merged(each) for name, each in by_detector.items()}
-        worst = ("latency_p50", "latency_p99", "alpha")
-        added = ("keys", "events", "outputs", "late", "duplicates", "buffered")
+        worst = ("latency_p50", "latency_p99", "alpha", "checkpoint_age")
+        added = ("keys", "events", "outputs", "late", "duplicates", "buffered", "event_rate", "output_rate")
+        lags = [part.lag for part in parts if part.lag is not None]
+        sizes = [part.checkpoint_bytes for part in parts if part.checkpoint_bytes is not None]
         return replace(
             parts[0],
             **{name: sum(getattr(part, name) for part in parts) for name in added},
             **{name: largest(getattr(part, name) for part in parts) for name in worst},
+            lag=sum(lags) if lags else None,
+            checkpoint_bytes=sum(sizes) if sizes else None,
             K=max(part.K for part in parts),
             late_share=max((one.late_share for one in detectors.values()), default=0.0),
             quarantined=dict(reasons),

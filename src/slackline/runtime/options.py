@@ -96,8 +96,30 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forb
         bool, Meta(description="Discard results and checkpoint of an earlier run in the folder; start anew.")
     ] = False
     on: Annotated[
-        Literal["process", "spark"], Meta(description="Where to run: in this process, or on Spark, by slackline.spark.")
+        Literal["process", "spark", "spark-tasks"],
+        Meta(
+            description="Where to run: in this process; on Spark, by slackline.spark; or, between topics, in "
+            "long-lived tasks on executors of Spark, which share the partitions as processes do."
+        ),
     ] = "process"
+    tasks: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Spark tasks: how many; each takes one slot of the session until it ends."),
+    ] = None
+    conf: Annotated[
+        dict[str, str],
+        Meta(
+            description="Spark: setting of the session, KEY=VALUE, e.g. spark.master=spark://HOST:7077. May be "
+            "repeated. A local session by default."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    tls: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="Spark tasks: PEM files of a certificate, its key and the authority, in this order, on all "
+            "machines (`slackline certificates` makes them); required unless all is on this machine."
+        ),
+    ] = ()
     at_stop: Annotated[
         Literal["flush", "keep"] | None,
         Meta(

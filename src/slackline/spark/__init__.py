@@ -24,11 +24,13 @@ from slackline.spark.session import check_failure, configure, session
 from slackline.spark.synchronise import synchronise
 
 if TYPE_CHECKING:
+    from slackline.spark.kafka_hosts import SparkHosts, hosts
     from slackline.spark.nodes import SparkCluster, cluster
 
 __all__ = [
     "PayloadError",
     "SparkCluster",
+    "SparkHosts",
     "check_failure",
     "cluster",
     "configure",
@@ -37,9 +39,13 @@ __all__ = [
     "final",
     "latest",
 ]
-__all__ += ["metrics_of_progress", "order", "session", "synchronise", "typed"]
+__all__ += ["hosts", "metrics_of_progress", "order", "session", "synchronise", "typed"]
 
 # Not needed in the workers of queries.
-__getattr__ = lazy(__name__, dict.fromkeys(("SparkCluster", "cluster"), "slackline.spark.nodes"))
+__getattr__ = lazy(
+    __name__,
+    dict.fromkeys(("SparkCluster", "cluster"), "slackline.spark.nodes")
+    | dict.fromkeys(("SparkHosts", "hosts"), "slackline.spark.kafka_hosts"),
+)
 
 del google, grpc_status, pandas, pyspark

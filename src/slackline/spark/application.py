@@ -10,8 +10,6 @@ import logging
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +37,7 @@ from slackline.runtime.units import unit_of
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, prepare_topics, read_topic
 from slackline.spark.metrics import metrics_of_observation, metrics_of_progress
 from slackline.spark.pipeline import detect
-from slackline.spark.session import check_failure, session
+from slackline.spark.session import application_session, check_failure
 
 #: Seconds between micro-batches over files, unless given.
 EVERY = 1.0
@@ -169,7 +167,9 @@ class SparkApplication:
         """Run until the files end, the query fails, or SIGINT or SIGTERM; returns the last metrics."""
         if not self._topics:
             _check_folder(Path(self._options.to), self._options.follow, self._options.fresh)
-        with _session(self._ships) as spark:
+        if self._ships is not None:
+            cloudpickle.register_pickle_by_value(self._ships)
+        with application_session(conf=self._options.conf) as spark:
             if self._topics:
                 return _until_stopped(spark, *self._start_topics(spark), listener)
             if self._options.follow:
@@ -364,28 +364,6 @@ def _read(spark: SparkSession, path: Path, format: str) -> DataFrame:
 
 def _milliseconds(seconds: float) -> str:
     return f"{round(seconds * 1_000)} milliseconds"
-
-
-@contextmanager
-def _session(ships: ModuleType | None) -> Iterator[SparkSession]:
-    """The active session, or one for as long as this takes."""
-    if ships is not None:
-        cloudpickle.register_pickle_by_value(ships)
-    ours = SparkSession.getActiveSession() is None
-    # SIGTERM often goes to a whole process group. The JVM must ignore it, because this process stops it; pyspark does
-    # the same with SIGINT. Signals can only be set in the main thread.
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN) if in_main else None
-    try:
-        spark = session()
-    finally:
-        if in_main:
-            signal.signal(signal.SIGTERM, before)
-    try:
-        yield spark
-    finally:
-        if ours:
-            spark.stop()
 
 
 def _until_stopped(

@@ -1,25 +1,20 @@
 """A cluster of nodes on the executors of a Spark session.
 
-Each node is a Spark job of its own with one task, which lives as long as the node: Spark places it, isolates it and
-starts it again when its worker or executor dies, and only it. The driver has the :class:`~slackline.cluster.registry.
-Registry`, where tasks report their addresses, and the lease of the checkpoint folder. It decides nothing about the
-stream; nodes talk to each other as processes do.
+Each node is a long-lived task (:mod:`~slackline.spark.tasks`). The driver has the registry, where tasks report their
+addresses, and the lease of the checkpoint folder. It decides nothing about the stream; nodes talk to each other as
+processes do.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import secrets
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from pyspark import InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
 from slackline.cluster import client
@@ -27,8 +22,7 @@ from slackline.cluster.controller.global_placement import GlobalPlacement, Place
 from slackline.cluster.links import Credentials
 from slackline.cluster.process import NodeOptions, NodePlan, folder_of
 from slackline.cluster.registry import DESCRIPTION, STOP, Registry, description_of
-from slackline.cluster.task import NodeTask, Outcome
-from slackline.cluster.tcp import LEAVING
+from slackline.cluster.task import NodeTask
 from slackline.connectors.addresses import scheme_of
 from slackline.connectors.files import FolderInUseError
 from slackline.connectors.store import Store, StoreLease
@@ -36,16 +30,10 @@ from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.address import Address
 from slackline.runtime.application import load_application
-from slackline.spark.session import spark_message
+from slackline.spark.tasks import SparkTasks, absolute, check_slots, host_of
 
 #: Seconds between two looks at the lease, and at the request to stop.
 LOOK = 0.5
-#: Seconds that executors have to register with the driver before slots are counted.
-EXECUTORS = 10.0
-#: A task that ends earlier than this has failed at once; after so many of these in a row the cluster has failed.
-SHORT, MAX_FAILURES = 5.0, 4
-#: Seconds before the next attempt of a node, at first and at most.
-FIRST, CAP = 0.25, 10.0
 #: Options of a node that the cluster sets.
 _OWN = ("app", "name", "inputs", "listen", "join", "run", "ingress", "folder", "shared_folder", "to", "tls", "stays")
 
@@ -100,7 +88,7 @@ def cluster(
     sources = [each if scheme_of(each) or each == "-" else str(Path(each).resolve()) for each in sources]
     if "-" in sources:
         raise ConfigError("an executor has no standard input; give a file, a topic or a URL that executors can open.")
-    app = _absolute(app)
+    app = absolute(app)
     is_path = len(sources) == 1 and not scheme_of(sources[0])
     hierarchy, _ = load_application(app, Path(sources[0]) if is_path else None)
     placed = _placed(nodes, hierarchy)
@@ -117,7 +105,7 @@ def cluster(
     ]  # fmt: skip
     for each in described:
         NodePlan.of(each)  # what is not valid is an error here
-    made = SparkCluster(spark, described, folder, host or _host_of(spark), take_over)
+    made = SparkCluster(spark, described, folder, host or host_of(spark), take_over)
     try:
         made._start(start_timeout)
     except BaseException:
@@ -126,7 +114,7 @@ def cluster(
     return made
 
 
-class SparkCluster:
+class SparkCluster(SparkTasks):
     """A running cluster; :func:`cluster` starts one. A context manager that stops it.
 
     Nodes that end with the input (``until_end``) leave their slots; :meth:`wait` returns when all have ended.
@@ -135,7 +123,6 @@ class SparkCluster:
     def __init__(
         self, spark: SparkSession, nodes: Sequence[NodeOptions], folder: Store, host: str, take_over: bool
     ) -> None:
-        self._context: SparkContext = spark.sparkContext
         self._nodes = {node.name: node for node in nodes}
         self._folder = folder
         self._host = host
@@ -143,27 +130,21 @@ class SparkCluster:
         self._take_over = take_over
         self._lease = StoreLease(folder)
         self._marker = secrets.token_hex(16)
-        self._group = f"slackline {Path(folder.path).name} {self._marker[:8]}"
-        self._registry = Registry(self._nodes, self._credentials, self._describe)
-        self._registry_at = ""
-        self._ended: set[str] = set()
-        self._threads: list[threading.Thread] = []
-        self._changed = threading.Condition()
-        self._stops = threading.Event()
-        self._error: SlacklineError | None = None
-        self._is_open = False
+        super().__init__(
+            spark,
+            Registry(self._nodes, self._credentials, self._describe),
+            group=f"slackline {Path(folder.path).name} {self._marker[:8]}",
+            what="node",
+            stopped=f"the Spark session was stopped while the cluster ran. Its state is in {folder}: start the cluster "
+            f"in a new session to resume.",
+        )
 
     # What users call.
 
     def status(self) -> dict[str, Any]:
         """The cluster as one of its nodes sees it, as ``slackline nodes --json`` prints it; under ``tasks`` the host,
         process and number of attempts of each node, and whether it runs."""
-        seen = self._overview()
-        tasks = {
-            name: {"host": seat.host, "pid": seat.pid, "attempts": seat.attempts, "runs": seat.is_up}
-            for name, seat in self._registry.seats.items()
-        }
-        return {**seen, "tasks": tasks}
+        return {**self._overview(), "tasks": self.tasks()}
 
     def _overview(self) -> dict[str, Any]:
         """As the first node that answers sees it: one may have been killed at this moment."""
@@ -192,38 +173,15 @@ class SparkCluster:
         )  # fmt: skip
         return self._registry.call(placement.once(dry_run))
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all nodes have ended; whether they have. Raises if the cluster has failed."""
-        with self._changed:
-            ended = self._changed.wait_for(lambda: self._error is not None or self._is_over, timeout)
-        self._check()
-        return ended
-
     def stop(self) -> None:
         """Stop all nodes. Their state stays in the checkpoint folder, from which the same call resumes."""
         if not self._is_open:
             return
-        self._is_open = False
-        self._stops.set()
-        self._registry.stop_nodes()
-        until = time.monotonic() + LEAVING
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, until - time.monotonic()))
-        self._registry.close()
-        if any(thread.is_alive() for thread in self._threads) and not _is_stopped(self._context):
-            for name in self._nodes:
-                self._context.cancelJobGroup(self._group_of(name))
+        super().stop()
         if not self._lease.is_fenced:
             self._folder.delete(STOP)
         self._describe()
         self._lease.release()
-
-    def __enter__(self) -> SparkCluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def address(self) -> Address:
@@ -238,30 +196,18 @@ class SparkCluster:
 
     def _start(self, timeout: float) -> None:
         self._credentials.check(Address(self._host, 0))
-        check_slots(self._context, len(self._nodes))
+        check_slots(self._context, len(self._nodes), self._what)
         self._acquire()
         self._is_open = True
         self._folder.delete(STOP)
-        self._registry_at = str(self._registry.start(self._host))
+        at = str(self._registry.start(self._host))
         self._describe()
-        work = [(self._keep, name) for name in self._nodes]
-        self._threads = [InheritableThread(target=run, args=(name,), daemon=True) for run, name in work]
-        self._threads.append(threading.Thread(target=self._look, daemon=True))
-        for thread in self._threads:
-            thread.start()
-
-        until = time.monotonic() + timeout
-        while not self._is_connected():
-            self._check()
-            if time.monotonic() > until:
-                missing = ", ".join(sorted(self._nodes.keys() - self._registry.addresses().keys()))
-                raise SlacklineError(
-                    f"the cluster is not complete after {timeout:g} s: "
-                    + (f"no slot of Spark has run {missing}." if missing else "its nodes do not reach each other.")
-                    + " Start fewer nodes, add executors, or give a longer start_timeout."
-                )
-            self._stops.wait(0.02)
-        self._check()
+        tasks = {
+            name: NodeTask(node=node, registry=at, token=self._registry.token, marker=self._marker)
+            for name, node in self._nodes.items()
+        }
+        self._launch(tasks, threading.Thread(target=self._look, daemon=True))
+        self._until(self._is_connected, timeout, lambda missing: _incomplete(timeout, missing))
 
     def _is_connected(self) -> bool:
         """Whether all nodes run and see each other, as far as they have not ended already."""
@@ -310,46 +256,6 @@ class SparkCluster:
         )
         self._folder.write(DESCRIPTION, [text.encode()])
 
-    def _keep(self, name: str) -> None:
-        """Run the job of a node, and again when it has ended too early."""
-        task = NodeTask(
-            node=self._nodes[name], registry=self._registry_at, token=self._registry.token, marker=self._marker
-        )
-        run = task_of(msgspec.json.encode(task))
-        context, failures, delay = self._context, 0, FIRST
-        context.setJobGroup(self._group_of(name), f"slackline node {name}", interruptOnCancel=True)
-        while not self._stops.is_set():
-            began = time.monotonic()
-            try:
-                (found,) = context.parallelize([0], 1).mapPartitions(run).collect()
-                outcome = msgspec.json.decode(found, type=Outcome)
-            except Exception as error:
-                if self._stops.is_set():
-                    self._end(name)
-                    return
-                if _is_stopped(context):
-                    self._fail(
-                        f"the Spark session was stopped while the cluster ran. Its state is in {self._folder}: start "
-                        f"the cluster in a new session to resume."
-                    )
-                    return
-                outcome = Outcome(how="failed", error=_lost(str(error)))
-            if outcome.how == "ended" or self._stops.is_set():
-                self._end(name)
-                return
-            where = f"node {name}" + (f" on {outcome.host}" if outcome.host else "")
-            is_short = outcome.how != "replaced" and time.monotonic() - began < SHORT
-            failures = failures + 1 if is_short else 0
-            delay = min(CAP, 2 * delay) if is_short or outcome.how == "replaced" else FIRST
-            if outcome.how == "refused" or failures >= MAX_FAILURES:
-                self._fail(f"{where}: {outcome.error}")
-                return
-            logger.warning("%s: %s; starting it again", where, outcome.error.rstrip(".") or outcome.how)
-            self._stops.wait(delay)
-
-    def _group_of(self, name: str) -> str:
-        return f"{self._group} {name}"
-
     def _look(self) -> None:
         """Watch the lease, and the request to stop."""
         while not self._stops.wait(LOOK) and not self._is_over:
@@ -369,114 +275,13 @@ class SparkCluster:
                     self._ended |= self._nodes.keys()
                     self._changed.notify_all()
 
-    def _end(self, name: str) -> None:
-        with self._changed:
-            self._ended.add(name)
-            self._changed.notify_all()
 
-    def _fail(self, text: str) -> None:
-        with self._changed:
-            if self._error is None and not self._stops.is_set():
-                self._error = SlacklineError(text)
-                logger.error("%s", text)
-            self._changed.notify_all()
-        self._stops.set()
-        self._registry.stop_nodes()
-
-    @property
-    def _is_over(self) -> bool:
-        return len(self._ended) == len(self._nodes)
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise SlacklineError(str(self._error)) from self._error
-
-
-def task_of(task: bytes) -> Callable[[Iterable[int]], Iterator[bytes]]:
-    """What the task of a node runs. It is sent by value, and says which package an executor lacks."""
-
-    def run(_: Iterable[int]) -> Iterator[bytes]:
-        import json
-        import socket
-        import sys
-
-        try:
-            from slackline.cluster.task import main
-        except ImportError as error:
-            missing = error.name or str(error)
-            text = (
-                f"this executor cannot import the package {missing!r} with {sys.executable}. Install there what the "
-                f"driver has, or set PYSPARK_PYTHON to a Python that has it"
-            )
-            yield json.dumps({"how": "refused", "error": text + ".", "host": socket.gethostname()}).encode()
-            return
-        yield main(task)
-
-    return run
-
-
-def check_slots(context: SparkContext, wanted: int) -> None:
-    """A ConfigError if fewer slots are free than nodes are wanted, as far as Spark says how many there are."""
-    until = time.monotonic() + EXECUTORS
-    while (slots := _slots(context)) is not None and slots[0] - slots[1] < wanted:
-        if time.monotonic() > until or str(context.master).startswith("local["):
-            total, busy = slots
-            raise ConfigError(
-                f"{wanted} nodes need {wanted} slots, and {total - busy} are free: the session has {total}, of which "
-                f"other jobs use {busy}. Start fewer nodes, or a session with more cores."
-            )
-        time.sleep(0.2)
-
-
-def _slots(context: SparkContext) -> tuple[int, int] | None:
-    """How many tasks can run at once, and how many do; None where that is not known in advance."""
-    try:
-        conf = context.getConf()
-        if conf.get("spark.dynamicAllocation.enabled") == "true" or conf.contains("spark.default.parallelism"):
-            return None
-        total = context.defaultParallelism // int(conf.get("spark.task.cpus") or 1)
-        tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-        return total, sum(stage.numActiveTasks for stage in stages if stage is not None)
-    except Exception as error:
-        if _is_stopped(context):
-            raise ConfigError("the Spark session is stopped; start a new one.") from error
-        raise
-
-
-def _lost(text: str) -> str:
-    """Why Spark has given up a task.
-
-    >>> _lost("Job aborted: Lost task 0.0: org.apache.spark.SparkException: Python worker exited (crashed). Consider")
-    'Python worker exited (crashed)'
-    """
-    found = re.search(r"ExecutorLostFailure \([^)]*\)|SparkException: (?!Job aborted)(.+?)\.(?:\s|$)", text)
-    return spark_message(text) if found is None else found[1] or found[0]
-
-
-def _is_stopped(context: SparkContext) -> bool:
-    try:
-        return context.defaultParallelism < 0
-    except Exception:  # of the gateway, or of the JVM: there is no context any more
-        return True
-
-
-def _host_of(spark: SparkSession) -> str:
-    """The address of the driver for its executors: loopback, if all are on this machine."""
-    context = spark.sparkContext
-    try:
-        if str(context.master).startswith("local"):
-            return "127.0.0.1"
-        host = str(context.getConf().get("spark.driver.host"))
-    except AttributeError as error:
-        raise ConfigError("the Spark session is stopped; start a new one.") from error
-    return "127.0.0.1" if host == "localhost" else host
-
-
-def _absolute(app: str) -> str:
-    """The application, with the whole path of its file: executors have another working directory."""
-    file, colon, name = app.rpartition(":") if not app.endswith(".py") else (app, "", "")
-    return f"{Path(file).resolve()}{colon}{name}" if file.endswith(".py") else app
+def _incomplete(timeout: float, missing: list[str]) -> str:
+    return (
+        f"the cluster is not complete after {timeout:g} s: "
+        + (f"no slot of Spark has run {', '.join(missing)}." if missing else "its nodes do not reach each other.")
+        + " Start fewer nodes, add executors, or give a longer start_timeout."
+    )
 
 
 def _placed(nodes: int | Names, hierarchy: Hierarchy) -> dict[str, list[str]]:

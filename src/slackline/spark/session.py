@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
@@ -78,6 +83,26 @@ def session(cores: int = 2, **conf: Any) -> SparkSession:
             os.environ["PYTHONPATH"] = before
     spark.sparkContext.setLogLevel(settings["spark.log.level"])
     return spark
+
+
+@contextmanager
+def application_session(cores: int = 2, conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
+    """The active session, or one for as long as this takes."""
+    ours = SparkSession.getActiveSession() is None
+    # SIGTERM often goes to a whole process group. The JVM must ignore it, because this process stops it; pyspark does
+    # the same with SIGINT. Signals can only be set in the main thread.
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN) if in_main else None
+    try:
+        spark = session(cores, **conf)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+    try:
+        yield spark
+    finally:
+        if ours:
+            spark.stop()
 
 
 def configure(spark: SparkSession) -> SparkSession:

@@ -196,6 +196,8 @@ class KafkaSettings:
                 f"--from {' --from '.join(options.sources)}: between topics, one is read. Give one --from, or another "
                 f"--to: a folder takes records of several topics."
             )
+        if options.fresh or options.follow:
+            raise ConfigError("--fresh and --follow are for files and folders. On Kafka a new --group starts anew.")
         if options.group is None:
             raise ConfigError("--group is missing: the name of the application, the same for all its processes.")
         names = (
