@@ -230,6 +230,10 @@ class _Answer:
             answer["refused"] = {"reason": reason, "detail": detail}
         else:
             answer["detectors"] = [self._fate(fate, event) for fate in engine.fates(event)]
+            if any(fate["outcome"] == "late" for fate in answer["detectors"]):
+                for slow in engine.stats()["types"][event.type].get("late_sources", ()):
+                    if slow["source"] == event.source:
+                        answer["late_source"] = slow
         return answer
 
     def wait(self, fate: Fate) -> int | None:

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.test_late_sources import readings
 from typer.testing import CliRunner
 
 import slackline as sl
@@ -13,7 +14,7 @@ from slackline.core.errors import ConfigError, SlacklineError
 from slackline.engine import Engine
 from slackline.engine.observed import smallest
 from slackline.explain import explain
-from slackline.report import answer_text, explain_page, summary_text
+from slackline.report import answer_text, explain_page, share_text, summary_text
 from slackline.runtime import KeyedEngines, Trace
 from slackline.runtime.trace import TraceError, read_trace
 from slackline.testing import stream
@@ -90,6 +91,29 @@ def test_a_late_event_names_the_arrival_that_advanced_the_watermark_past_it(tmp_
     assert (fate["outcome"], fate["lateness"]) == ("late", late[0].lateness)
     assert fate["at"]["event"] == "kick@10"
     assert {each["then"]["by"][0] for each in fate["waited_for"]} == {"slack"}
+
+
+class Seen(sl.Detector):
+    listens, publishes = ("reading",), ("seen",)
+
+    def on_event(self, event):
+        yield event.derive("seen")
+
+
+def test_an_answer_about_a_late_event_says_if_its_source_is_late_far_more_often_than_the_target(tmp_path):
+    events = [*readings(), sl.Event("reading", ts=5, source="s1")]
+    _, late = traced(tmp_path / "t", [events], lambda: sl.Hierarchy([Seen()]), close=False, late_target=0.01)
+    explained = explain(tmp_path / "t", sl.Hierarchy([Seen()]))
+    [answer] = explained.event(f"reading/slow@{late[0].event.ts}")
+    found = answer["late_source"]
+    assert found["source"] == "slow" and found["late"] == sum(item.event.source == "slow" for item in late)
+    text = answer_text(answer)
+    assert f"({found['late']} of {found['events']} events, {share_text(found['share'])}; " in text
+    [answer] = explained.event("reading/s1@5")
+    assert answer["detectors"][0]["outcome"] == "late" and "late_source" not in answer
+    on_time = next(e for e in events if e.source == "slow" and e.ts not in {item.event.ts for item in late})
+    [answer] = explained.event(f"reading/slow@{on_time.ts}")
+    assert "late_source" not in answer
 
 
 def test_a_result_comes_from_the_smallest_set_of_inputs_down_to_the_sensors(tmp_path):

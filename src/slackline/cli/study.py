@@ -11,7 +11,7 @@ import typer
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page
 from slackline.cli.options import takes
-from slackline.report import POLICIES, Scale, disorder, params_text, share_text, verdict
+from slackline.report import POLICIES, Scale, disorder, late_sources_text, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
 from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
 from slackline.study import study as run_study
@@ -78,6 +78,8 @@ def _print(result: StudyResult, name: str) -> None:
     if steady:
         console.print(f"Steady: after the first {STEADY:,} arrivals, when most is learnt.")
     console.print(f"{disorder(result)} {verdict(result)}")
+    if text := late_sources_text(result):
+        console.print(text, markup=False)
 
 
 def _chosen(result: StudyResult) -> list[PolicyResult]:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from slackline.ordering.input import SOURCE_LIMIT
+from slackline.report.summaries import late_source_text
+
 Answer = Mapping[str, Any]
 
 _STYLE = """
@@ -39,6 +42,11 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"  not processed: {refused['reason']}{': ' if refused['detail'] else ''}{refused['detail']}"
     for fate in answer.get("detectors", ()):
         yield from _fate(fate, answer)
+    if "late_source" in answer:
+        yield (
+            f"  more than {SOURCE_LIMIT} times the target are late of its source "
+            f"{late_source_text(answer['late_source'])} at the end of the trace"
+        )
     if "from" in answer:
         yield "  comes from"
         yield from _lineage(answer["from"], 2)

@@ -10,7 +10,15 @@ from math import inf, log10
 import plotly.graph_objects as go
 
 from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, html_page, paragraph, table_card
-from slackline.report.summaries import POLICY_NAMES, Scale, disorder, params_text, share_text, verdict
+from slackline.report.summaries import (
+    POLICY_NAMES,
+    Scale,
+    disorder,
+    late_sources_text,
+    params_text,
+    share_text,
+    verdict,
+)
 from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult
 
 #: Colour and marker of each policy, in the order of the legend.
@@ -51,6 +59,7 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
             paragraph(f"{result.rows:,} events of {result.sources:,} sources. {disorder(result)}", "sub"),
             _facts(result, scale),
             paragraph(verdict(result), "verdict"),
+            *([paragraph(text)] if (text := late_sources_text(result)) else []),
             heading("Late events against waits"),
             paragraph(
                 "Each curve is one policy over the values of its parameter. Further left is less waiting, further "

@@ -3,11 +3,12 @@ times in a unit that suits them, shares in per cent. They need no plots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from slackline.core.time import PER_SECOND
+from slackline.ordering.input import SOURCE_LIMIT
 from slackline.ordering.startup import SPANS
 from slackline.ordering.watermark import LATE_TARGET
 from slackline.study import FIXED, STEADY, PolicyResult, StreamResult, StudyResult, SyncResult
@@ -133,6 +134,29 @@ def disorder(result: StudyResult) -> str:
     if not result.late_share:
         return "All events arrive in order."
     return f"{share_text(result.late_share)} of the events arrive out of order."
+
+
+def late_source_text(found: Mapping[str, Any]) -> str:
+    """A source of which far more events are late than the target allows.
+
+    >>> late_source_text({"source": "s7", "events": 100, "late": 84, "share": 0.84, "of_all_late": 0.5})
+    's7 (84 of 100 events, 84.0 %; 50.0 % of all late events)'
+    """
+    return (
+        f"{found['source']} ({found['late']:,} of {found['events']:,} events, {share_text(found['share'])}; "
+        f"{share_text(found['of_all_late'])} of all late events)"
+    )
+
+
+def late_sources_text(result: StudyResult) -> str:
+    """The sources that are late far more often than the target, and what to do; empty if none are, or all."""
+    if len(result.late_sources) in (0, result.sources):
+        return ""
+    return (
+        f"Under default auto more than {SOURCE_LIMIT} times the target are late of "
+        f"{', '.join(map(late_source_text, result.late_sources))}. To wait for such a source, make it an event type of "
+        f"its own, or an engine of its own (--key): each has its own target."
+    )
 
 
 def verdict(result: StudyResult) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class PolicyResult:
     policy: str
     params: dict[str, Any]
     waits: PolicyFigures
+    late_sources: Sequence[dict[str, Any]] = ()
 
     @property
     def is_default(self) -> bool:
@@ -93,6 +94,11 @@ class StudyResult:
     def default(self) -> PolicyResult:
         return next(p for p in self.policies if p.is_default)
 
+    @property
+    def late_sources(self) -> Sequence[dict[str, Any]]:
+        """The sources of which far more events are late under the default than its target allows."""
+        return self.default.late_sources
+
     def cheapest(self, *policies: str, steady: bool = False, than: PolicyResult | None = None) -> PolicyResult | None:
         """Of all variants of some policies that lose no more events than the default, or ``than`` another, the one
         that waits least.
@@ -121,6 +127,7 @@ class StudyResult:
             "stream": {"rows": self.rows, "sources": self.sources, "late_share": self.late_share},
             "clairvoyant": {name: getattr(self.clairvoyant, name) for name in _OF_CLAIRVOYANT},
             "policies": [p.to_dict() for p in self.policies],
+            "late_sources": list(self.late_sources),
         }
 
 
@@ -130,7 +137,11 @@ def study(stream: RecordedStream, progress: Progress | None = None) -> StudyResu
     def run(case: _Case, done: int, total: int) -> PolicyResult:
         if progress is not None:
             progress(case.policy, done, total)
-        return PolicyResult(case.policy, case.params, measure(stream.arrival, _by_key(stream, case.run)))
+        outcome = _by_key(stream, case.run)
+        slow = outcome.late_sources
+        if stream.names:
+            slow = tuple({**each, "source": stream.names[each["source"]]} for each in slow)
+        return PolicyResult(case.policy, case.params, measure(stream.arrival, outcome), slow)
 
     adaptive = [case for case in _adaptive() if stream.timed or case.policy not in TIMED]
     guess = len(adaptive) + len(BOUNDS_MS) + 2 * len(HINDSIGHT_SHARES)

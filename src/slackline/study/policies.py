@@ -15,7 +15,9 @@ among equal event times, so there such an event is late.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -39,13 +41,15 @@ class Outcome:
     and whether it was late.
 
     ``at`` is the time of the release where that is not the arrival at its position: it may lie between two arrivals.
-    ``K`` is the slack after each arrival, where the policy has one.
+    ``K`` is the slack after each arrival, where the policy has one. ``late_sources`` are the sources, by number, of
+    which far more events are late than its target allows (:meth:`SensorInput.late_sources`).
     """
 
     release: Ints
     late: Mask
     at: Ints | None = None
     K: Ints | None = None
+    late_sources: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def replay(
         if timed is not None:
             at = _between(ts, arrival, clk, np.minimum(release, n - 1), np.maximum.accumulate(at_once), *timed)
     release[late] = -1
-    return Outcome(release, late, at, slack)
+    return Outcome(release, late, at, slack, input.late_sources() if input.tracks else ())
 
 
 def _between(

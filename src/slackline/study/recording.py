@@ -51,9 +51,10 @@ class RecordedStream:
     """Columns of a recorded stream, row by row in the order of arrival.
 
     ``arrival`` never decreases. ``source`` numbers the sources from zero; with a type column each pair of
-    type and source has its own number, because each may be delivered differently. ``key`` numbers the keys, if each is
-    to be ordered by itself. ``notes`` say what was assumed, ``warnings`` what is doubtful. ``timed`` is whether arrival
-    times were recorded; if not, ``arrival`` is stream time, and no policy may use it.
+    type and source has its own number, because each may be delivered differently. ``names`` are their names, if they
+    have any. ``key`` numbers the keys, if each is to be ordered by itself. ``notes`` say what was assumed, ``warnings``
+    what is doubtful. ``timed`` is whether arrival times were recorded; if not, ``arrival`` is stream time, and no
+    policy may use it.
     """
 
     arrival: Ints
@@ -64,6 +65,7 @@ class RecordedStream:
     notes: tuple[str, ...] = ()
     key: Ints | None = None
     timed: bool = True
+    names: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -92,15 +94,16 @@ def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
     chosen = file.unit(schema)
     arrival = None if schema.arrival is None else file.times(schema.arrival, chosen.unit)
     ts = file.times(schema.ts, chosen.unit)
-    source, _ = file.codes(schema.source, "source")
-    if schema.type is not None:
-        types, names = file.codes(schema.type, "event type")
-        source = np.unique(source * len(names) + types, return_inverse=True)[1].astype(np.int64)
+    source, names = file.codes(schema.source, "source")
+    types, kinds = (source, []) if schema.type is None else file.codes(schema.type, "event type")
     key = None if schema.key is None else file.codes(schema.key, "key")[0]
     if file.bad:
         first, count = file.bad[min(file.bad)], len(file.bad)
         raise SourceError(f"{file.path.name}, {first} ({count} such records). Repair or remove these records.")
-    return _timed(RecordedStream(ts, ts, source, chosen.unit, chosen.warnings, chosen.notes, key), arrival)
+    if kinds:
+        pairs, source = np.unique(source * len(kinds) + types, return_inverse=True)
+        names = [f"{kinds[pair % len(kinds)]}/{names[pair // len(kinds)]}" for pair in pairs.tolist()]
+    return _timed(RecordedStream(ts, ts, source, chosen.unit, chosen.warnings, chosen.notes, key, names=names), arrival)
 
 
 def _timed(stream: RecordedStream, arrival: Ints | None) -> RecordedStream:

@@ -39,7 +39,7 @@ def only(result, policy, **params):
 
 def test_the_json_has_exactly_the_promised_keys(result):
     figures = json.loads(json.dumps(result.to_dict()))
-    assert set(figures) == {"stream", "clairvoyant", "policies"}
+    assert set(figures) == {"stream", "clairvoyant", "policies", "late_sources"}
     assert set(figures["stream"]) == {"rows", "sources", "late_share"}
     assert set(figures["clairvoyant"]) == {"mean_wait", "p99_wait"} | STEADY_FIGURES
     assert all(set(p) == {"policy", "params"} | FIGURES for p in figures["policies"])
