@@ -18,6 +18,9 @@ from slackline.running.runner import Found, Runner, times_before
 
 T = TypeVar("T")
 
+#: Not a stream time: below NEVER, which is the stream time until the first clock event.
+INVALID = NEVER - 1
+
 
 class Operator:
     """One detector at work.
@@ -131,7 +134,7 @@ class Operator:
 
     def invalidate(self) -> None:
         """The watermark has changed at the present stream time: evaluate it at the next use."""
-        self.evaluated_at = NEVER
+        self.evaluated_at = INVALID
 
     def hold_until_after(self, clk: int) -> None:
         """Do not evaluate the watermark at this stream time by itself."""

@@ -190,6 +190,27 @@ def test_a_detector_may_join_an_engine_before_anything_has_arrived_there() -> No
     assert again.buffered()["Low"] == waiting
 
 
+def test_a_detector_joins_the_one_it_listens_to_after_the_end_of_a_stream_without_stream_time() -> None:
+    class Timer(Low):
+        listens, publishes = ("b",), ("timed",)
+
+    def application() -> sl.Hierarchy:
+        return sl.Hierarchy([Low(), High(), Timer()], clock="b")
+
+    single = sl.Engine(application())
+    expected = single.push(events(0, 5)) + single.close()
+    here, there = (sl.Engine(application(), detectors=d, sensors=s) for d, s in [(None, ()), ((), ("a", "b"))])
+    there.push(events(0, 5))
+    there.host.end(["a", "b"])
+    assert there.stats()["stream_time"] is None  # no event of type b
+    (a,) = (update for update in there.host.progress_updates() if update.type == "a")
+    found = there.host.attach(here.host.detach("Low"), missed=[a])
+    (low,) = (update for update in there.host.progress_updates() if update.type == "low")
+    found += there.host.attach(here.host.detach("High"), missed=[a, low])
+    assert found == expected and len(found) == 15
+    assert there.stats()["detectors"]["High"]["buffered"] == 0
+
+
 def test_a_part_of_a_hierarchy_resumes_after_a_restart() -> None:
     low, high = (sl.Engine(hierarchy(), detectors=[name], policy=sl.Auto(warmup=0)) for name in ("Low", "High"))
     for engine in (low, high):
