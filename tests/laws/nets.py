@@ -47,11 +47,13 @@ class Net:
     moves: tuple[tuple[float, str, int, int], ...]
     troubles: tuple[Trouble, ...]
     seed: int
+    #: To a bus that retains what is sent; None: there is none.
+    bus: Link | None = None
 
     @property
     def is_unsafe(self) -> bool:
         """Whether something may get lost on the way."""
-        return bool(self.troubles) or any(link.loss for link in self.links)
+        return bool(self.troubles) or any(link.loss for link in (*self.links, self.bus or Link()))
 
     def alone(self) -> Net:
         """All of it on one node."""
@@ -60,7 +62,7 @@ class Net:
 
     def network(self, options: dict[str, Any]) -> Network:
         """Ready to run."""
-        network = Network(self.seed)
+        network = Network(self.seed, bus=self.bus)
         names = [f"n{number}" for number in range(self.nodes)]
         crashes = any(trouble.kind in ("crash", "death") for trouble in self.troubles)
         dies = any(trouble.kind == "death" for trouble in self.troubles)
@@ -72,6 +74,7 @@ class Net:
             session_timeout=session_timeout,
             gap_timeout=0.02,
             failover_after=1.0 if dies else None,
+            bus=None if self.bus is None else "simulated",
         )
 
         def hierarchy() -> sl.Hierarchy:
@@ -167,11 +170,13 @@ def links(draw: st.DrawFn, lossy: bool) -> Link:
 
 
 @st.composite
-def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple[str, ...]) -> Net:
+def nets(
+    draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple[str, ...], retains: bool = False
+) -> Net:
     """A random network for a world; with ``spread`` sensor types enter at several nodes.
 
     ``faults``: what may happen beside moves; ``loss`` (and what else links do), ``crash``, ``apart``; ``death``: of one
-    node, first of all.
+    node, first of all. ``retains``: a bus is between the nodes.
     """
     n = draw(st.integers(2, 4))
     node = st.integers(0, n - 1)
@@ -193,5 +198,6 @@ def nets(draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple
         trouble = st.builds(Trouble, st.sampled_from(kinds), node, times, seconds, st.booleans())
         troubles += draw(st.lists(trouble, min_size=0 if troubles else 1, max_size=3))
     ways = tuple(draw(links("loss" in faults)) for _ in range(n * (n - 1) // 2))
+    bus = draw(links("loss" in faults)) if retains else None
     seed = draw(st.integers(0, 2**20))
-    return Net(world, tuple(pieces), pace, n, enters, home, ways, tuple(moves), tuple(troubles), seed)
+    return Net(world, tuple(pieces), pace, n, enters, home, ways, tuple(moves), tuple(troubles), seed, bus)

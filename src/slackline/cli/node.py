@@ -81,6 +81,13 @@ def node(
             "detectors and input."
         ),
     ] = None,
+    bus: Annotated[
+        str | None,
+        typer.Option(
+            help="kafka://HOST:PORT/PREFIX, the same PREFIX on all nodes: events go through topics PREFIX.TYPE, which "
+            "retain them, and not from node to node. A migration transfers state and positions only."
+        ),
+    ] = None,
     failover_after: Annotated[
         float,
         typer.Option(help="Seconds after which a lost node is resumed by another, with --shared-folder.", min=0.0),
@@ -167,6 +174,7 @@ def node(
             folder=folder,
             to=to,
             shared_folder=shared_folder,
+            bus=bus,
             failover_after=failover_after,
             checkpoint_every=checkpoint_every,
             speed=speed_of(speed),

@@ -33,6 +33,8 @@ class NodeSettings:
                             ``solver`` (None: the one that is best in our measurements).
     ``together``            whether a master migrates all detectors of a plan at once, or step by step.
     ``sheds``               whether the node migrates detectors elsewhere before it is overloaded.
+    ``bus``                 what retains everything that is sent, such as ``kafka/matches``, the same on all nodes: a
+                            log per type, which the host appends to and reads. None: nodes send events to each other.
     ``failover_after``      time after which a lost node is resumed by another one, from the shared checkpoint store;
                             None: lost nodes are waited for.
     """
@@ -52,6 +54,7 @@ class NodeSettings:
     together: bool = False
     sheds: bool = False
     failover_after: float | None = None
+    bus: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("heartbeat_interval", "session_timeout", "gap_timeout"):
@@ -95,6 +98,19 @@ class SearchOrder(NamedTuple):
     solver: str | None = None
 
 
+class Append(NamedTuple):
+    """A record for the log of a type.
+
+    ``epoch``  a greater one fences those of lower ones: the log takes no more of theirs.
+    ``next``   the offset after the record's events, for :meth:`~slackline.cluster.protocol.Node.appended`.
+    """
+
+    type: str
+    epoch: tuple[int, int]
+    record: bytes
+    next: int
+
+
 class Takeover(NamedTuple):
     """A lost node that the host resumes, and its incarnation that was lost; None: since this node has restarted
     meanwhile, that is not known."""
@@ -109,7 +125,7 @@ class Actions:
 
     **The host carries them out in this order**: write outputs, late and quarantined events; make the checkpoint
     durable, if there is one, together with the length of what was written (after a restart it discards what was
-    written beyond); then send the messages. So no peer receives anything that a crash could undo.
+    written beyond); then append to logs and send the messages. So no peer receives anything that a crash could undo.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -118,6 +134,11 @@ class Actions:
     checkpoint: bytes | None = None
     #: Link and envelope.
     messages: list[tuple[str, bytes]] = field(default_factory=list)
+    #: For the logs of a bus that retains, in this order.
+    appends: list[Append] = field(default_factory=list)
+    #: Logs to read: by type, from which offset on (0: from the newest record on), and nothing of it that was read
+    #: before; None: no longer.
+    reads: dict[str, int | None] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     #: When to call :meth:`~slackline.cluster.protocol.Node.run` again at the latest.
     call_at: float | None = None

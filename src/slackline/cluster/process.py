@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +29,7 @@ from slackline.cluster.tcp import CHECKPOINT_KIND, TcpHost
 from slackline.compile import run_everything, run_solver
 from slackline.connectors.addresses import scheme_of, sink_of, sources_of
 from slackline.connectors.files import CopyingSink, FolderInUseError, FolderSink, ResultFolder
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties
 from slackline.connectors.stdio import StdoutSink
 from slackline.connectors.store import Store, StoreSink
 from slackline.core.errors import ConfigError, SlacklineError, StateError
@@ -45,6 +46,9 @@ from slackline.runtime.options import RunOptions, by_option, run_options
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 
+if TYPE_CHECKING:
+    from slackline.connectors.kafka.bus import KafkaBus
+
 #: Some recordings have event times in picoseconds.
 TS_PER_SECOND = {**PER_SECOND, "ps": 10**12}
 
@@ -56,6 +60,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``run``, ``ingress``  names; None: all without ``join``, none with it.
     ``to``                where records go besides the folder: a URL.
+    ``bus``               ``kafka://HOST:PORT/PREFIX``, a bus that retains what is sent.
     ``records``           options of records and Kafka, by the fields of :class:`~slackline.runtime.options.RunOptions`.
     ``tls``               files of the certificate, its key and the authority; empty: none.
     """
@@ -70,6 +75,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
     to: str | None = None
     shared_folder: str | None = None
+    bus: str | None = None
     failover_after: float = 5.0
     checkpoint_every: float = 1.0
     speed: float = 0.0
@@ -111,6 +117,7 @@ class NodePlan:
     #: The folder of all nodes, if lost nodes are resumed; and the input as plain data, to be opened by another node.
     shared_folder: Store | None
     described: dict[str, Any]
+    bus: KafkaAddress | None = None
 
     @classmethod
     def of(cls, options: NodeOptions) -> NodePlan:
@@ -133,6 +140,7 @@ class NodePlan:
         if options.to is not None and (folder is None or not scheme_of(options.to)):
             raise ConfigError(f"--to {options.to}: records go to a URL besides a folder; give kafka://… and a folder.")
         hierarchy, tables, read = _opened(described, folder)
+        bus = None if options.bus is None else KafkaAddress.of(options.bus)
         alone = not options.join
         ingress = _chosen("ingress", options.ingress, hierarchy.sensor_types, alone and bool(given))
         if ingress and not given:
@@ -158,11 +166,13 @@ class NodePlan:
                 sheds=options.shed,
                 stays=tuple(_chosen("stays", options.stays, hierarchy.names, False)),
                 failover_after=None if shared is None else options.failover_after,
+                bus=None if bus is None else f"kafka/{bus.topic}",
             ),
             engine=with_policy(options.engine) | ({} if options.pause is None else {"pause": Pause(options.pause)}),
             until_end=options.until_end,
             shared_folder=shared,
             described=described | {"ingress": ingress},
+            bus=bus,
         )
         for address in (plan.listen, *plan.join):
             plan.credentials.check(address)
@@ -289,7 +299,7 @@ class NodeProcess:
         header = None if saved is None else _header(saved)
         host = TcpHost(
             _node(plan, str(listener.address), saved), listener, sink, _ingress(plan, header), join=plan.join,
-            saved=header, until_end=plan.until_end, metrics=metrics,
+            bus=_bus(plan), saved=header, until_end=plan.until_end, metrics=metrics,
             collector=MetricsCollector(plan.hierarchy.names, Options(**plan.engine).target),
             ts_per_second=plan.ts_per_second, inputs=plan.described,
             resume=lambda takeover: self._resume(takeover, listener.address),
@@ -385,6 +395,17 @@ def _ingress(plan: NodePlan, header: Mapping[str, Any] | None) -> Ingress | None
         schema = schema.resumed(header["schema"], f"the checkpoint in {plan.folder}")
     sources = sources_of(plan.inputs)
     return Ingress(sources, Decoder(schema, plan.hierarchy), elsewhere, speed=plan.speed, saved=saved)
+
+
+def _bus(plan: NodePlan) -> KafkaBus | None:
+    if plan.bus is None:
+        return None
+    client = client_properties(plan.described["options"].get("kafka_config"))
+    from slackline.connectors.kafka.bus import KafkaBus  # needs the extra kafka
+
+    hierarchy = plan.hierarchy
+    read = {kind for name in hierarchy.names for kind in hierarchy.listens[name]}
+    return KafkaBus(plan.bus, sorted(read | {*hierarchy.clock, *hierarchy.clock_aids}), hierarchy.publisher, client)
 
 
 def _node(plan: NodePlan, address: str, saved: Checkpoint | None) -> Node:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slackline.cluster.controller.policy import run_search
 from slackline.cluster.ingress import Ingress, InputBatch
@@ -27,6 +27,9 @@ from slackline.runtime.metrics import DetectorMetrics, Metrics, MetricsCollector
 from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, RecordBuilder, bad_record
 from slackline.runtime.sink import Sink
 from slackline.runtime.worker import warn_of_duplicates
+
+if TYPE_CHECKING:
+    from slackline.connectors.kafka.bus import KafkaBus  # needs the extra kafka
 
 #: Seconds within which the detectors of a node that shuts down must have migrated.
 LEAVING = 10.0
@@ -46,6 +49,7 @@ class TcpHost:
 
     ``listener``   accepts connections.
     ``sink``       where output records go, and checkpoints if it commits. It is open.
+    ``bus``        retains what is sent, if the node's settings name one.
     ``ingress``    local arrivals, if any.
     ``join``       addresses of nodes to connect to; they know the other nodes.
     ``saved``      header of the checkpoint from which the node resumes.
@@ -65,6 +69,7 @@ class TcpHost:
         sink: Sink,
         ingress: Ingress | None = None,
         *,
+        bus: KafkaBus | None = None,
         join: Iterable[Address] = (),
         saved: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
@@ -92,6 +97,7 @@ class TcpHost:
         self._wake = asyncio.Event()
         self._wake.set()
         self._links = Links(node.name, listener, self._wake)
+        self._bus = bus
         self._call_at: float | None = None
         self._leave_until: float | None = None
         self._stops = self._reads = self._has_arrived = self._warned = False
@@ -115,6 +121,8 @@ class TcpHost:
         self._reserve_descriptor()
         try:
             await self._commit(self.node.save())  # before any peer knows it, so that it can restart from a checkpoint
+            if self._bus is not None:
+                await self._open(self._bus)
             self._links.start(self._join)
             if self._ingress is not None:
                 self._ingress.start(self._wake.set)
@@ -127,7 +135,18 @@ class TcpHost:
             self._release_descriptor()
             if self._ingress is not None:
                 await self._ingress.close()
+            if self._bus is not None:
+                await self._bus.close()
             await self._links.close()
+
+    async def _open(self, bus: KafkaBus) -> None:
+        begins = self.node.publishes if self.node.incarnation == 1 else ()
+        opening = asyncio.create_task(bus.open(begins, self._wake.set))
+        while not opening.done():
+            await asyncio.wait([opening], timeout=0.2)
+            if self._stops or self._leave_until is not None:
+                await bus.close()  # it may wait for a broker
+        await opening
 
     def stop(self, *, at_once: bool = False) -> None:
         """Shut down: the detectors migrate first, within ``LEAVING`` seconds. ``at_once``, or called again: they stay
@@ -185,6 +204,8 @@ class TcpHost:
                 node.link_up(item.link, start)
             else:
                 node.link_down(item.link, start)
+        if self._bus is not None:
+            self._take_from(self._bus, start)
         self._arrive(start)
         for search, solution in self._found:
             node.found(search, solution, start)
@@ -238,6 +259,12 @@ class TcpHost:
         except ProtocolError as error:
             self._links.abort(link, str(error))
 
+    def _take_from(self, bus: KafkaBus, now: float) -> None:
+        for append in bus.confirmed().values():
+            self.node.appended(append, now)
+        if records := bus.take():
+            self.node.read(records, now)
+
     # Local arrivals.
 
     def _may_arrive(self) -> bool:
@@ -290,6 +317,9 @@ class TcpHost:
             await self._sink.write(records)
         if actions.checkpoint is not None:
             await self._commit(actions.checkpoint)
+        if self._bus is not None:
+            self._bus.append(actions.appends, self.node.publishes)
+            self._bus.read(actions.reads)
         self._links.send(actions.messages)
         if actions.search is not None:
             task = asyncio.create_task(self._search(actions.search))

@@ -337,7 +337,29 @@ class Envelope(_Record, frozen=True):
     body: Body
 
 
+class LogRecord(_Record, frozen=True):
+    """A record of the log of a type, where the bus retains. ``cluster`` is the fingerprint of the application."""
+
+    version: int
+    cluster: str
+    segment: Segment
+
+
 encode = msgspec.msgpack.Encoder().encode
+_record_decoder = msgspec.msgpack.Decoder(LogRecord)
+
+
+def decode_record(data: bytes) -> LogRecord:
+    """A record of a log; a ProtocolError says what is wrong with the bytes."""
+    try:
+        record = _record_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a record of a cluster: {str(error).rstrip('.')}.") from None
+    if record.version != VERSION:
+        raise ProtocolError(f"a record of protocol version {record.version}; this release uses {VERSION}.")
+    return record
+
+
 _decoder = msgspec.msgpack.Decoder(Envelope)
 
 

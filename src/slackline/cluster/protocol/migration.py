@@ -30,6 +30,11 @@ subscription, what was published before has reached the source before the reques
 than the other: there is hardly ever something to forward. If an input has not started after a while, the state is
 requested without its offset.
 
+**Where the bus retains**, the log has all inputs: the state is requested at once, and the target reads from it what the
+state does not have. Nothing is forwarded (``direct_from`` is 1: the first offset), and the source records no inputs: if
+it takes the detector back, it reads them, too. The target records from the state request on what its own detectors get,
+which spares it to read that again.
+
 **Publications** migrate with the detector: next offset, retained segments, subscribers. Subscribers follow the
 directory and need not subscribe again. At the source, a detector that listens to the migrated one becomes a subscriber,
 paused until the migration is done.
@@ -110,6 +115,8 @@ class IncomingMigration:
     recorded_from: dict[str, int]
     received: StateReceiver
     inputs: Inputs = field(default_factory=dict)
+    #: By input the first offset that the log retains, where it no longer has all.
+    truncated: dict[str, int] = field(default_factory=dict)
     requested_at: float | None = None
     delays: InputDelays | None = None
     #: How long a message takes from the source to here, in stream time.
@@ -118,16 +125,17 @@ class IncomingMigration:
     state_at: float = 0.0
     forwarded: int = 0
 
-    def has_all_inputs(self) -> bool:
-        """Whether no event is missing between the state and what was recorded here."""
+    def missing(self) -> dict[str, int]:
+        """By input the first event that is missing between the state and what was recorded here."""
         assert self.state is not None
+        missing = {}
         for kind, position in self.state.positions.items():
-            offset = position + 1
+            offset = max(position + 1, self.truncated.get(kind, 0))
             for segment in in_order(self.inputs.get(kind, ()), offset):
                 offset = segment.next if segment.first == offset else offset
             if offset < self.recorded_from[kind]:
-                return False
-        return True
+                missing[kind] = offset
+        return missing
 
     def metrics(self, now: float) -> dict[str, Any]:
         """Duration and costs."""
@@ -254,9 +262,14 @@ class Migrations:
 
         A state is requested after ``timeout`` seconds also where inputs have not started.
         """
-        for target, request in self.state_requests:
-            self.hand_over(target, request)
-        self.state_requests = []
+        requests, self.state_requests = self.state_requests, []
+        for target, request in requests:
+            if not self._is_taking_over(request.detector):
+                self.hand_over(target, request)
+            elif target in self.membership.connected():
+                self.state_requests.append((target, request))
+            else:
+                self.membership.send(target, MigrationRejected(request.detector, 0, f"{target!r} was lost"))
         self._send_states()
         self.discard_done()
         self._end_forwarding()
@@ -278,17 +291,26 @@ class Migrations:
         if host not in self.membership.connected():
             return f"detector {detector!r} runs on {host!r}, which is lost"
         self._copies += 1
-        received = StateReceiver(self.engine, detector, self._copies)
-        incoming = IncomingMigration(detector, host, now, client, {}, {}, received)
-        for kind in self.engine.hierarchy.listens[detector]:
-            self.subscribe(kind, kind in self.engine.hierarchy.reliable[detector])
-            incoming.direct_from[kind] = incoming.recorded_from[kind] = self.pubsub.next_offset(kind)
-        self.incoming[detector] = incoming
+        received = self._expect(detector, host, now, client, self._copies).received
         if self.copies:
             self.membership.send(host, CopyRequest(detector, received.number))
         else:
             received.is_copied = True
         return None
+
+    def _expect(self, detector: str, source: str, now: float, client: Client, copy: int) -> IncomingMigration:
+        received = StateReceiver(self.engine, detector, copy)
+        incoming = self.incoming[detector] = IncomingMigration(detector, source, now, client, {}, {}, received)
+        for kind in self.engine.hierarchy.listens[detector]:
+            self.subscribe(kind, kind in self.engine.hierarchy.reliable[detector])
+            incoming.direct_from[kind] = 1 if self.pubsub.retains else self.pubsub.next_offset(kind)
+        if not self.pubsub.retains:
+            self._record_inputs(incoming)
+        return incoming
+
+    def _record_inputs(self, incoming: IncomingMigration) -> None:
+        if not incoming.recorded_from:
+            incoming.recorded_from = {kind: self.pubsub.next_offset(kind) for kind in incoming.direct_from}
 
     def subscribe(self, kind: str, reliable: bool) -> None:
         """Receive a type here, from whatever offset on, unless that is so already."""
@@ -328,6 +350,7 @@ class Migrations:
             started = all(incoming.direct_from.values()) or expired
             if incoming.requested_at is None and started and incoming.received.is_copied:
                 incoming.requested_at = now
+                self._record_inputs(incoming)
                 self.membership.send(incoming.source, StateRequest(incoming.detector, dict(incoming.direct_from)))
 
     def on_delays(self, body: InputDelays, clk: int) -> None:
@@ -344,6 +367,7 @@ class Migrations:
             self.membership.send(source, MigrationRejected(body.detector, body.term, reason))
             return
         incoming.state, incoming.state_at = body, now
+        self._record_inputs(incoming)
         if body.copy not in (0, incoming.received.number):
             self._fail(incoming, "the copy that its state completes was given up")
             return
@@ -378,10 +402,30 @@ class Migrations:
             return
         for segment in segments:
             incoming.forwarded += 1
-            kind = segment.segment.type
-            before = segment.until(incoming.recorded_from.get(kind, 0))
-            if before is not None:
-                incoming.inputs.setdefault(kind, []).append(before)
+            self._add_input(incoming, segment)
+
+    def _add_input(self, incoming: IncomingMigration, segment: DecodedSegment) -> None:
+        kind = segment.segment.type
+        before = segment.until(incoming.recorded_from.get(kind, 0))
+        if before is not None:
+            incoming.inputs.setdefault(kind, []).append(before)
+
+    def on_read(self, segments: Iterable[DecodedSegment], truncated: dict[str, int]) -> None:
+        """Records of logs: what the states that have arrived do not have."""
+        waiting = [each for each in self.incoming.values() if each.state is not None]
+        for incoming in waiting:
+            incoming.truncated |= truncated
+        for segment in segments if waiting else ():
+            for incoming in waiting:
+                self._add_input(incoming, segment)
+
+    def missing_inputs(self) -> dict[str, int]:
+        """By type: the first event that a detector lacks which is to run here."""
+        first: dict[str, int] = {}
+        for incoming in self.incoming.values():
+            for kind, offset in (incoming.missing() if incoming.state is not None else {}).items():
+                first[kind] = min(offset, first.get(kind, offset))
+        return first
 
     def ready(self, now: float, timeout: float) -> list[IncomingMigration]:
         """The detectors that can run here now.
@@ -392,12 +436,25 @@ class Migrations:
         for incoming in self.incoming.values():
             if incoming.state is None or incoming.received.state is None or not self._is_up_to_date(incoming.state):
                 continue
+            if self.pubsub.retains:
+                if not incoming.missing() and self._has_read(incoming.state.publications):
+                    ready.append(incoming)
+                continue
             reliable = self.engine.hierarchy.reliable[incoming.detector]
             source_lost = incoming.source not in self.membership.connected()
             given_up = now - incoming.state_at >= timeout and not reliable and source_lost
-            if incoming.has_all_inputs() or given_up:
+            if given_up or not incoming.missing():
                 ready.append(incoming)
         return ready
+
+    def _has_read(self, publications: dict[str, PublicationState]) -> bool:
+        """Whether detectors here have, from the logs, all that the publisher which arrives does not bring along."""
+        for kind, publication in publications.items():
+            known = self.pubsub.subscriptions.get(kind)
+            brought = publication.retained[0].first if publication.retained else publication.next
+            if known is not None and known.next and not known.progress_only and known.end < brought:
+                return False
+        return True
 
     def _is_up_to_date(self, state: DetectorState) -> bool:
         """Whether the engine here has seen all inputs as far as the detector has, and as far as it ever had."""
@@ -423,6 +480,9 @@ class Migrations:
             self._fail(incoming, f"its state cannot be restored on {self.name!r}: {error}")
             return outputs
         del self.incoming[name]
+        if incoming.source == self.name:  # it was taken back
+            del self.outgoing[name]
+            return outputs
         self.membership.send(incoming.source, MigrationDone(name, state.term))
         for kind, offset in incoming.direct_from.items():
             if not offset:
@@ -477,7 +537,7 @@ class Migrations:
         for segment in sorted(segments, key=lambda each: each.next, reverse=True):
             first = min(first, segment.first) if segment.next >= first else first
         for incoming in self.incoming.values():
-            if kind in incoming.direct_from:
+            if kind in incoming.recorded_from:
                 incoming.inputs.setdefault(kind, []).extend(in_order(segments, first))
                 incoming.recorded_from[kind] = first
         return []
@@ -489,7 +549,11 @@ class Migrations:
 
     def _fail(self, incoming: IncomingMigration, reason: str) -> None:
         self.incoming.pop(incoming.detector, None)
-        if incoming.state is not None:
+        if incoming.source == self.name:
+            outgoing = self.outgoing[incoming.detector]
+            if self.directory.term(incoming.detector) > outgoing.state.term:  # it runs elsewhere
+                self._confirm(outgoing)
+        elif incoming.state is not None:
             self.membership.send(incoming.source, MigrationRejected(incoming.detector, incoming.state.term, reason))
         elif self.copies and incoming.source in self.membership.peers:
             self.membership.send(incoming.source, CopyRequest(incoming.detector, 0))
@@ -545,6 +609,8 @@ class Migrations:
     def _is_sent(self, name: str, target: str) -> bool:
         """Whether a detector was sent to this incarnation of a target."""
         outgoing, incarnation = self.outgoing.get(name), self.membership.peers[target].session.peer_incarnation
+        if name in self.incoming:  # it is being taken back
+            return False
         return outgoing is not None and (outgoing.target, outgoing.incarnation) == (target, incarnation)
 
     def hand_over(self, target: str, body: StateRequest) -> None:
@@ -582,8 +648,9 @@ class Migrations:
                 at = publication.next
                 publication.subscribers[self.name] = (at, at - 1, needed[kind].reliable, False)
                 subscription = pubsub.subscribe(kind, needed[kind], at)
-                subscription.publisher, subscription.confirmed = Publisher(target, incarnation), True
-                subscription.direct_from, subscription.paused = at, True  # the detector might be taken back
+                subscription.publisher = None if pubsub.retains else Publisher(target, incarnation)
+                subscription.confirmed, subscription.direct_from = True, at
+                subscription.paused = True  # the detector might be taken back
         delays = {kind: int(stats["types"][kind]["K"]) for kind in kinds}
         self.membership.send(target, InputDelays(name, delays, NEVER if clk is None else clk))
         last = NEVER if watermark is None else watermark
@@ -609,6 +676,14 @@ class Migrations:
             for segment in outgoing.inputs.get(kind, ()):
                 if not at or segment.first < at:
                     self.membership.send(outgoing.target, Data([segment.encoded()], body.detector))
+
+    def _is_taking_over(self, name: str) -> bool:
+        """Whether a log has not confirmed yet that former owners of the detector's types are fenced.
+
+        Handed over before that, the node might fence the next owner.
+        """
+        published = [self.pubsub.publications.get(kind) for kind in self.engine.hierarchy.published(name)]
+        return any(each is not None and each.is_taking_over for each in published)
 
     def _whereabouts(self, name: str) -> str:
         if name in self.outgoing:
@@ -662,12 +737,18 @@ class Migrations:
         outgoing = self.outgoing[detector]
         if self.directory.term(detector) >= outgoing.state.term:  # it has arrived, and may have migrated further
             self._confirm(outgoing)
-        del self.outgoing[detector]
         self._end_copy(detector)
         if outgoing.is_done:
+            del self.outgoing[detector]
             return []
         state = outgoing.whole_state()
         term = max(self.directory.term(detector), state.term) + 1
+        if self.pubsub.retains:  # when its inputs are read; until then checkpoints have the outgoing migration
+            if detector not in self.incoming:
+                self._expect(detector, self.name, 0.0, Client(None, None, ""), 0)
+                self.on_state(self.name, msgspec.structs.replace(state, term=term), 0.0)
+            return []
+        del self.outgoing[detector]
         return self._attach(state, term, outgoing.inputs, {})
 
     # Both.
@@ -677,7 +758,7 @@ class Migrations:
         for name, incoming in self.incoming.items():
             yield from ((name, kind) for kind in incoming.direct_from)
         for name, outgoing in self.outgoing.items():
-            for kind in outgoing.direct_from:
+            for kind in () if self.pubsub.retains else outgoing.direct_from:
                 if not outgoing.is_done or self._is_forwarded(outgoing, kind):
                     yield name, kind
 
@@ -697,9 +778,9 @@ class Migrations:
         if not len(segment.update.events):
             return
         for incoming in self.incoming.values():
-            if kind in incoming.direct_from:
+            if kind in incoming.recorded_from:
                 incoming.inputs.setdefault(kind, []).append(segment)
-        for name, outgoing in self.outgoing.items():
+        for name, outgoing in () if self.pubsub.retains else self.outgoing.items():
             direct_from = outgoing.direct_from.get(kind)
             if direct_from is None:
                 continue

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from slackline.cluster.controller.controller import PlacementController
-from slackline.cluster.interface import Actions, NodeSettings, Notice, SearchOrder, Takeover
+from slackline.cluster.interface import Actions, Append, NodeSettings, Notice, SearchOrder, Takeover
 from slackline.cluster.placement import Solution
 from slackline.cluster.protocol import messages as m
 from slackline.cluster.protocol.directory import Directory, fingerprint, overview_of
@@ -159,7 +159,8 @@ class Node:
         self._migrations = self.migration_method(name, engine, self._pubsub, self._directory, self._membership)
         self._controller = PlacementController(name, settings, self.migrate, self._log)
         self._requests = MigrationRequests(self._migrations, self._log, self._controller.has_room)
-        info = NodeInfo(name, application, fingerprint(engine.hierarchy, options), address, ingress, slack)
+        known_as = fingerprint(engine.hierarchy, options if settings.bus is None else {**options, "bus": settings.bus})
+        info = NodeInfo(name, application, known_as, address, ingress, slack)
         self._protocol = PeerProtocol(
             info, self._membership, self._directory, self._pubsub, self._migrations, self._requests, self._log,
             self.overview,
@@ -206,6 +207,15 @@ class Node:
         """A message was received. A ProtocolError if it is malformed; it has changed nothing."""
         self._protocol.handle(self._membership.receive(link, data, now, self._protocol.objection), now)
 
+    def read(self, records: Iterable[bytes], now: float) -> None:
+        """Records of the logs that :class:`Actions` asked for. A ProtocolError if one is not of this cluster."""
+        self._protocol.on_records(records, now)
+
+    def appended(self, append: Append, now: float) -> None:
+        """A log has a record, and all before it. Late acknowledgements of earlier epochs have no effect."""
+        if append.epoch == self._epoch(append.type):
+            self._pubsub.appended(append.type, append.next, now)
+
     def migrate(self, detector: str, to: str, now: float, if_room: bool = False) -> str:
         """Request the migration of a detector to a node; returns the request's name. A notice reports the result.
 
@@ -250,10 +260,14 @@ class Node:
             self._protocol.announce()
         self._protocol.drop_former_subscribers(now)
         self._protocol.publish()
+        if self._pubsub.retains and self._protocol.may_process(now):
+            self._actions.reads |= self._pubsub.reads(self._migrations.missing_inputs())
         self._actions.late, self._actions.quarantined, _ = self._engine.drain()  # before the checkpoint
         self._make_checkpoint(now)
         actions, self._actions = self._actions, Actions()
         actions.outputs += self._protocol.take_outputs()
+        if self._protocol.may_process(now):  # before that, other nodes may own what this one has published
+            actions.appends = [self._append(segment) for segment in self._pubsub.appends()]
         actions.messages += self._membership.due(now, lambda: self._protocol.hello(now))
         actions.close = self._membership.links_to_close()
         actions.search = self._controller.pop_search()
@@ -376,6 +390,15 @@ class Node:
             times.append(now)
         return max(now, min(times))
 
+    def _append(self, segment: m.Segment) -> Append:
+        record = m.encode(m.LogRecord(m.VERSION, self._protocol.info.fingerprint, segment))
+        return Append(segment.type, self._epoch(segment.type), record, segment.first + segment.count)
+
+    def _epoch(self, kind: str) -> tuple[int, int]:
+        """The epoch in which a type is published here."""
+        publisher = self._engine.hierarchy.publisher.get(kind)
+        return 0 if publisher is None else self._migrations.runs.get(publisher, 0), self._membership.incarnation
+
     def _published(self) -> list[str]:
         return [kind for name in self._migrations.runs for kind in self._engine.hierarchy.published(name)]
 
@@ -402,7 +425,8 @@ class Node:
     @property
     def has_ended(self) -> bool:
         """Whether all types that enter or are published here have ended, and all subscribers have everything."""
-        return self._pubsub.has_ended and not self._migrations.incoming and not self._migrations.outgoing
+        migrates = self._migrations.incoming or self._migrations.outgoing
+        return self._pubsub.has_ended and not migrates
 
     @property
     def is_idle(self) -> bool:
@@ -423,6 +447,11 @@ class Node:
     def runs(self) -> list[str]:
         """The detectors that run here."""
         return sorted(self._migrations.runs)
+
+    @property
+    def publishes(self) -> list[str]:
+        """The types that enter or are published here."""
+        return list(self._pubsub.publications)
 
     def addresses(self) -> dict[str, str]:
         """Addresses of other nodes, by name, as far as they are known."""
@@ -558,7 +587,7 @@ class Node:
         pubsub.closed_at = dict(saved.closed_at)
         for kind, state in saved.publications.items():
             for subscriber in pubsub.open_publication(kind, state).subscribers.values():
-                subscriber.is_lost = True  # until it connects
+                subscriber.is_lost = not pubsub.retains  # until it connects; a log does not get lost
         for kind, each in saved.subscriptions.items():
             options = SubscriptionOptions(each.reliable, each.progress_only)
             pubsub.subscribe(kind, options, each.next).lost = each.lost

@@ -5,7 +5,7 @@ It updates membership, directory, publications, subscriptions and migrations; th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,7 +233,7 @@ class PeerProtocol:
             self.membership.send(name, m.Announce(runs, ingress))
 
     def _update_expected(self) -> None:
-        for kind, publication in self.pubsub.publications.items():
+        for kind, publication in self.pubsub.publications.items() if not self.pubsub.retains else ():
             unknown = {""} if self.directory.has_unplaced_listener(kind) else set()  # it may know us before we know it
             publication.expect(self.directory.listeners(kind) - {self.info.name} | unknown)
 
@@ -297,6 +297,24 @@ class PeerProtocol:
             case m.MigrationRejected():
                 self.outputs += migrations.on_rejected(peer, body)
 
+    def on_records(self, records: Iterable[bytes], now: float) -> None:
+        """Records of logs were read. A ProtocolError if they are malformed, or of another cluster."""
+        segments = []
+        for data in records:
+            record = m.decode_record(data)
+            if record.cluster != self.info.fingerprint:
+                raise m.ProtocolError(
+                    f"the log of type {record.segment.type!r} was written by another application, or another version "
+                    f"of it (fingerprint {record.cluster}, on {self.info.name!r} {self.info.fingerprint}): give each "
+                    f"cluster a bus of its own."
+                )
+            segments.append(record.segment)
+        read, truncated = self.pubsub.read(segments, now)
+        for kind, first in truncated.items():
+            lost = f"events of type {kind!r} up to offset {first - 1} are lost"
+            self.log("warning", f"{lost}: the bus no longer retains them")
+        self.migrations.on_read(read, truncated)
+
     def _on_subscribe(self, peer: str, body: m.Subscribe) -> None:
         publication = self.pubsub.publications.get(body.type)
         if publication is None:  # it has migrated
@@ -333,7 +351,7 @@ class PeerProtocol:
         for kind in needed:
             node = self.directory.publisher(kind)
             peer = None if node is None else self.membership.peers.get(node)
-            if peer is not None and peer.is_up:
+            if peer is not None and peer.is_up and not self.pubsub.retains:  # a log needs no requests
                 publishers[kind] = Publisher(peer.name, peer.session.peer_incarnation)
         for name, body in self.pubsub.subscription_requests(needed, publishers, now):
             if name in self.membership.peers:

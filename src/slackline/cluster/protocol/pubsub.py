@@ -12,6 +12,11 @@ it has any event.
 over two paths (from the publisher, and forwarded by the node from which a detector has migrated), or not at all. A
 segment that is ahead of its turn is buffered. After a timeout a gap is requested again, if the type is reliable here,
 or counted as lost. So the engine gets a stream without gaps and duplicates [Migration, IV-A, step 2].
+
+**Where the bus retains** (``NodeSettings.bus``), a log per type is between the two. The log is the only subscriber of a
+publication, and a reliable one: it acknowledges what it has. A subscription is a position in the log: it needs no
+messages, and can be read again from any offset. Consecutive records of a log never leave out offsets; after a crash, or
+a migration, some may repeat.
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, NEVER
 
+#: The subscriber of all publications, where the bus retains: the log. No node has this name.
+LOG = ""
 #: Heartbeat intervals without a segment of a type after which the subscription is renewed.
 SILENT = 3
 
@@ -144,6 +151,8 @@ class Publication:
         self.expected: set[str] | None = None
         #: Retained events that were dropped before every subscriber had them.
         self.dropped = 0
+        #: Whether the first record has been given to the log whose acknowledgement shows that former owners are fenced.
+        self.is_taking_over = False
         self._retained_events = 0
 
     def publish(self, update: ProgressUpdate) -> Segment:
@@ -305,6 +314,11 @@ class Publication:
             for node, (first, durable, reliable, progress_only) in state.subscribers.items()
         }
 
+    def write_to_log(self) -> None:
+        """The only subscriber is the log: what it has not acknowledged is appended again."""
+        has = self._first_retained() - 1
+        self.subscribers, self.expected = {LOG: Subscriber(has + 1, True, False, has, has)}, set()
+
     def expect(self, nodes: Iterable[str]) -> None:
         """These nodes run detectors that listen to the type: until they subscribe, everything is retained."""
         self.expected = {node for node in nodes if node not in self.subscribers}
@@ -409,6 +423,14 @@ class Subscription:
         return bool(update.watermark > self.watermark or update.clk > self.clk or update.warnings)
 
     @property
+    def end(self) -> int:
+        """The offset after all events that were received without a gap."""
+        end = self.next
+        for first in sorted(self.pending):
+            end = max(end, self.pending[first].next) if first <= end else end
+        return end
+
+    @property
     def gap(self) -> tuple[int, int] | None:
         """The first and last offset of the first gap."""
         return (self.next, min(self.pending) - 1) if self.pending and self.next else None
@@ -450,6 +472,14 @@ class PubSub:
         self.closed_at: dict[str, int] = {}
         published = [kind for name in hierarchy.names for kind in hierarchy.published(name)]
         self._level = {kind: level for level, kind in enumerate((*hierarchy.sensor_types, *published))}
+        #: Whether the bus retains what is sent, in logs.
+        self.retains = settings.bus is not None
+        # By type whose log is read: the offset that comes next (0: not known yet).
+        self._reading: dict[str, int] = {}
+        # Types of which a record was appended since they were opened.
+        self._owned: set[str] = set()
+        self._listened = {kind for name in hierarchy.names for kind in hierarchy.listens[name]}
+        self._clocks = {*hierarchy.clock, *hierarchy.clock_aids}
 
     def next_offset(self, kind: str) -> int:
         """The offset of the next event of a type that detectors here will see; 0 if that is not known."""
@@ -466,11 +496,16 @@ class PubSub:
     def open_publication(self, kind: str, state: PublicationState | None = None) -> Publication:
         """Publish a type here from now on, from a state if there is one."""
         settings = self.settings
+        always_clock = self.slack or (self.retains and kind in self._clocks)
         publication = Publication(
-            kind, settings.retention, settings.window, self.slack, settings.failover_after is not None
+            kind, settings.retention, settings.window, always_clock, settings.failover_after is not None
         )
         if state is not None:
             publication.restore(state)
+        if self.retains and kind in self._listened | self._clocks:
+            publication.write_to_log()
+        elif self.retains:  # nobody reads it
+            publication.subscribers, publication.expected = {}, set()
         self.publications[kind] = publication
         self.publications = dict(sorted(self.publications.items(), key=lambda item: self._level[item[0]]))
         return publication
@@ -478,6 +513,7 @@ class PubSub:
     def close_publication(self, kind: str) -> PublicationState:
         """Stop publishing a type here."""
         self._close(kind)
+        self._owned.discard(kind)
         return self.publications.pop(kind).state()
 
     def publish(self, update: ProgressUpdate) -> DecodedSegment:
@@ -512,7 +548,10 @@ class PubSub:
     @property
     def has_ended(self) -> bool:
         """Whether all publications have ended, and all subscribers have everything."""
-        return all(publication.has_ended for publication in self.publications.values())
+        read = self.subscriptions.values() if self.retains else ()
+        return all(publication.has_ended for publication in self.publications.values()) and all(
+            each.progress_only or each.watermark == FOREVER for each in read
+        )
 
     # Subscriptions.
 
@@ -630,6 +669,64 @@ class PubSub:
         """A checkpoint is made: everything that was delivered survives a crash."""
         for each in self.subscriptions.values():
             each.durable = max(each.durable, each.next - 1)
+
+    # Logs.
+
+    def appends(self) -> list[Segment]:
+        """What to append to logs now, lower levels first."""
+        segments = self.due(LOG) if self.retains else []
+        for kind in {segment.type for segment in segments} - self._owned:
+            self.publications[kind].is_taking_over = True
+            self._owned.add(kind)
+        return segments
+
+    def appended(self, kind: str, offset: int, now: float) -> None:
+        """The log of a type has all events before this offset, and nothing of former owners will follow."""
+        publication = self.publications.get(kind)
+        if publication is not None:
+            publication.is_taking_over = False
+            publication.acknowledge(LOG, offset - 1, offset - 1, now)
+
+    def reads(self, again: Mapping[str, int]) -> dict[str, int | None]:
+        """The logs to be read from another offset from now on; ``again``: from here on at most, by type."""
+        wanted: dict[str, int] = dict(again)
+        for kind, each in self.subscriptions.items():
+            buffered = sum(len(one.update.events) for one in each.pending.values())
+            if each.progress_only:
+                wanted[kind] = self._reading.get(kind, 0)
+            elif each.next and not each.paused and buffered <= self.settings.window:
+                wanted[kind] = min(each.end, wanted.get(kind, each.end))
+        changed: dict[str, int | None] = {kind: None for kind in self._reading if kind not in wanted}
+        changed |= {
+            kind: offset for kind, offset in wanted.items() if kind not in self._reading or offset < self._reading[kind]
+        }
+        for kind, at in changed.items():
+            if at is None:
+                del self._reading[kind]
+            else:
+                self._reading[kind] = at
+        return changed
+
+    def read(self, segments: Iterable[Segment], now: float) -> tuple[list[DecodedSegment], dict[str, int]]:
+        """Give records of logs to the subscriptions; returns them, and by type the first offset that is retained where
+        the log no longer has the one that comes next."""
+        read, truncated = [], {}
+        for segment in segments:
+            at = self._reading.get(segment.type)
+            if at is None:
+                continue
+            subscription, end = self.subscriptions.get(segment.type), segment.first + segment.count
+            if subscription is None or not subscription.progress_only:
+                read.append(segment)
+                if 0 < at < segment.first:
+                    truncated[segment.type] = segment.first
+                    if subscription is not None:
+                        subscription.skip(segment.first)
+            if subscription is not None and (subscription.progress_only or end == subscription.next):
+                # It has all of these events, but may not have their progress.
+                read.append(msgspec.structs.replace(segment, first=end, count=0, events=b""))
+            self._reading[segment.type] = end
+        return self.receive(read, now), truncated
 
     def check_invariants(self) -> None:
         """What must hold between any two calls; tests call it."""

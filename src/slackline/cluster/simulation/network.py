@@ -26,6 +26,7 @@ from slackline.cluster.interface import Actions, Notice, SearchOrder, Takeover
 from slackline.cluster.placement import Problem, Solver
 from slackline.cluster.protocol import Node
 from slackline.cluster.protocol.messages import Data, ProtocolError, decode
+from slackline.cluster.simulation.bus import BUS, SimulatedBus
 from slackline.cluster.simulation.host import (
     Arrivals,
     Cpu,
@@ -242,6 +243,7 @@ class Network:
     """Nodes and links in virtual time. Add nodes, connect them, feed them, plan faults, run.
 
     ``seed``    of all random numbers: jitter and loss of links.
+    ``bus``     the link between each host and a bus that retains, for nodes with ``NodeSettings.bus``.
     ``solver``  runs the placement searches of nodes, instead of the solver that they name.
 
     ``hosts``, ``notices``, ``forwarded``, ``migrations`` and ``searches`` can be read at any time. A node that another
@@ -253,10 +255,18 @@ class Network:
     virtual time 2.5
     """
 
-    def __init__(self, seed: int, solver: Solver | None = None) -> None:
+    def __init__(self, seed: int, solver: Solver | None = None, bus: Link | None = None) -> None:
         self._seed = seed
         self._solver = solver
         self._scheduler = Scheduler()
+        way = bus or Link()
+        self.bus = SimulatedBus(
+            self._scheduler,
+            lambda name, to_bus: LinkDirection(way, Random(f"{seed}:{name}:{BUS}:{to_bus}")),
+            lambda name, at: not self._is_separated(name, BUS, at),
+            self._deliver_to,
+            self._bus_fails,
+        )
         self.hosts: dict[str, SimulatedHost] = {}
         self.notices: list[LoggedNotice] = []
         self.forwarded: list[ForwardedPacket] = []
@@ -519,6 +529,7 @@ class Network:
         host.record(actions, self.now)
         host.call_at = actions.call_at
         self.notices += [LoggedNotice(self.now, name, notice) for notice in actions.notices]
+        self.bus.act(host, node, actions)
         for peer, data in actions.messages:
             self._send(name, peer, data)
         for peer in actions.close:
@@ -536,6 +547,11 @@ class Network:
             host.has_left = node.has_left
             host.crash()
             host.has_stopped = True
+
+    def _bus_fails(self, host: SimulatedHost, error: ProtocolError) -> None:
+        """A log is not of this cluster: the node stops."""
+        self.notices.append(LoggedNotice(self.now, host.name, Notice("error", str(error))))
+        self._crash(host, detected=True, for_good=True)
 
     def _search(self, host: SimulatedHost, search: SearchOrder) -> None:
         """Run a placement search; the node gets the result after the virtual seconds of the search."""

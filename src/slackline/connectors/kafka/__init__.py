@@ -2,7 +2,8 @@
 
 ``settings`` configures. ``host`` is the membership in the consumer group; ``partition`` a partition that the process
 owns: its engines, without I/O, and its commits; ``checkpoint`` stores its checkpoints. ``source`` reads topics,
-``sink`` writes them, ``formats`` decodes messages, ``brokers`` is the connection.
+``sink`` writes them, ``formats`` decodes messages, ``brokers`` is the connection, ``bus``
+that of a cluster's nodes.
 """
 
 from slackline.core.extras import lazy
