@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from concurrent.futures import Future
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,11 +15,9 @@ import pytest
 from apps.soccer.tests.test_recordings import MAPPING, tracking, write_csv
 from typer.testing import CliRunner
 
-from slackline import SlacklineError
 from slackline.cli import app
 from slackline.runtime import KeyedEngines
 from slackline_soccer import data, match_hierarchy, match_policy
-from slackline_soccer.commands.demo import Detecting, _Lines, _through_spark
 from slackline_soccer.commands.live import LISTED, PUSH, Scene
 from slackline_soccer.simulator import save, simulate
 
@@ -217,7 +214,19 @@ def _row(text: str, event: str) -> list[int]:
 def test_a_query_that_fails_is_one_error_without_a_stack_trace(tmp_path: Path) -> None:
     (tmp_path / "positions").mkdir()
     (tmp_path / "positions" / "00000.parquet").write_text("no Parquet")
-    starting: Future[Detecting] = Future()
-    starting.set_result(Detecting(simulate(10, 1).match, tmp_path, 1))
-    with pytest.raises(SlacklineError, match="the query failed"):
-        _through_spark(starting, 1, _Lines(sys.stderr))
+    # In a process of its own, since it stops its Spark session, of which a process has one.
+    code = f"""
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from slackline_soccer.commands.demo import Detecting, _Lines, _through_spark
+from slackline_soccer.simulator import simulate
+starting = Future()
+starting.set_result(Detecting(simulate(10, 1).match, Path({str(tmp_path)!r}), 1))
+try:
+    _through_spark(starting, 1, _Lines(sys.stderr))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
+    assert re.match("QueryFailedError the query failed: ", done.stdout), done.stdout + done.stderr
