@@ -86,7 +86,7 @@ class Benchmark:
         self.single = self._single()
 
     def _single(self) -> dict[str, list[tuple[str, sl.Event]]]:
-        engine = sl.Engine(self._hierarchy(), policy=match_policy(self.match, margin=0.5))
+        engine = sl.Engine(self._hierarchy(), policy=match_policy(self.match))
         outputs = [output for batch in self._batches() for output in engine.push(batch.rows)] + engine.close()
         return by_detector(outputs)
 
@@ -108,7 +108,7 @@ class Benchmark:
     ) -> Played:
         """The match through three nodes; Pass starts at ``home`` and migrates at the given times."""
         network = Network(seed=SEED)
-        names, options = self._hierarchy().names, {"policy": match_policy(self.match, policy, 0.5)}
+        names, options = self._hierarchy().names, {"policy": match_policy(self.match, policy)}
         places = {name: home if name == MIGRATING else ELSEWHERE.get(name, "n1") for name in names}
         for number, name in enumerate(NODES):
             runs = [each for each in names if places[each] == name]
