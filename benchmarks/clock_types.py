@@ -53,8 +53,9 @@ def detections(seconds: float, seed: int) -> list[Arrival]:
 
 def ordered(stream: list[Arrival], clock: tuple[str, ...], aids: tuple[str, ...] = ()) -> dict[str, Any]:
     """The stream through an ordering unit whose clock is set so."""
-    engine = sl.Engine(sl.Hierarchy([Node()], clock=clock, clock_aids=aids), policy=sl.Slack(margin=0))
-    seen = engine.detectors["Node"].seen
+    node = Node()
+    engine = sl.Engine(sl.Hierarchy([node], clock=clock, clock_aids=aids), policy=sl.Slack(margin=0))
+    seen = node.seen
     arrived: dict[tuple[str, int], int] = {}
     waits: list[int] = []
     for at, event in stream:

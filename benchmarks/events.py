@@ -37,7 +37,7 @@ class Alerts(sl.Detector):
     listens, publishes = TYPES, ("alert",)
 
     def __init__(self) -> None:
-        self.last: dict[str, float] = {}
+        self.last: dict[Any, float] = {}
         self.seen = 0
 
     def on_event(self, event: sl.Event) -> Iterator[sl.Event]:

@@ -322,7 +322,7 @@ def killed(brokers: str, kills: int, folder: Path) -> dict[str, Any]:
         process.wait(60)
     found: dict[str, list[Any]] = defaultdict(list)
     for message in committed(brokers, "kill-out"):
-        record = jsonlib.loads(message.value())
+        record = jsonlib.loads(message.value() or b"")
         found[record["key"]].append((record["type"], record["ts"], record["payload"]))
     ours, theirs = (Counter(jsonlib.dumps(one) for part in each.values() for one in part) for each in (found, expected))
     return {
@@ -376,7 +376,7 @@ def wait_for_more(brokers: str, than: int) -> None:
 
 def undisturbed(brokers: str) -> dict[str, list[Any]]:
     """The events of engines that are never stopped."""
-    rows = [jsonlib.loads(message.value()) for message in committed(brokers, "kill-in")]
+    rows = [jsonlib.loads(message.value() or b"") for message in committed(brokers, "kill-in")]
     events, keys, _ = Decoder(RecordSchema(key="van", unit="us"), hierarchy).decode(rows)
     found: dict[str, list[Any]] = defaultdict(list)
     for record in KeyedEngines(hierarchy, keyed=True).push(events, keys):

@@ -93,7 +93,7 @@ def in_process(keys: int, rows: int) -> dict[str, float]:
 
 def _steps(plan: KeyedPlan, keys: int, rows: int, labels: dict[int, str]) -> dict[str, float]:
     states: dict[str, bytes] = {}
-    figures = {}
+    figures: dict[str, float] = {}
     for batch in range(-1, 3):  # the first one warms up
         table = _rows(keys if batch >= 0 else 10, rows, max(batch, 0))
         table = table.sort_by([("site", "ascending"), ("arrival", "ascending")])

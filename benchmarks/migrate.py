@@ -22,6 +22,8 @@ it, right after, and a while after; the same for a network without it.
 nothing else.
 """
 
+# mypy: disable-error-code="misc"
+
 from __future__ import annotations
 
 import argparse

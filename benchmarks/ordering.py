@@ -62,7 +62,7 @@ class Batches(sl.Detector):
 class Runs(Batches):
     """The same for two types, in runs of one type."""
 
-    listens = ("position", "other")
+    listens = ("position", "other")  # type: ignore[assignment]
 
 
 class Interleaved(Runs):

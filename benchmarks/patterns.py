@@ -15,6 +15,7 @@ of ``slackline bench keyed_detectors``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ class Overheated(sl.Detector):
     listens, publishes = TYPES, ("overheated",)
 
     def __init__(self) -> None:
-        self.opened: dict[str, list[list[float | None]]] = {}
+        self.opened: dict[Any, list[list[float | None]]] = {}
 
     def on_event(self, event: sl.Event) -> Iterator[sl.Event]:
         device = event.source

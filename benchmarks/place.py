@@ -129,7 +129,7 @@ def measured(case: Case, step: Callable[[str], None]) -> list[dict[str, Any]]:
     longer = solver_of().solve(case.problem, seconds=LONGER * case.seconds, seed=case.seeds)
     step(f"{case.name}, bound")
     exact = solver_of("exact").solve(case.problem, seconds=case.proof, seed=0, start=longer.placement)
-    best = min([longer.objective, exact.objective, *(each["cost"] for each in runs)])
+    best = min([longer.objective, exact.objective, *(float(str(each["cost"])) for each in runs)])
     return [{**each, "best_known": best, "lower_bound": exact.bound} for each in runs]
 
 

@@ -90,11 +90,11 @@ def recurring(size: int, target: float) -> dict[str, Any]:
 def outage(length: int, *, everything: bool) -> dict[str, Any]:
     n, target, begin = 200_000, 0.001, 100_000_000
     rng = np.random.default_rng(3)
-    ts, source, delay = np.arange(n) * float(GAP), np.arange(n) % SOURCES, rng.exponential(5_000, n)
+    ts, source, delay = np.arange(n) * float(GAP), np.arange(n) % SOURCES, rng.exponential(5_000.0, size=n)
     back = begin + length + (50_000.0 * source if everything else 0.0)
     held = (ts >= begin) & (ts + delay < back) & (everything | (source == 3))
     result, order, at = _ordered(ts, np.where(held, back + (ts - begin) / 1_000, ts + delay), target, source)
-    waits = result.at - at  # type: ignore[operator]
+    waits = result.at - at
     before = waits[(at > begin // 2) & (at < begin)].mean()
     return {
         "sources": SOURCES if everything else 1,

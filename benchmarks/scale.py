@@ -16,6 +16,8 @@ events with; ``mesh`` measures what a link to every other node costs. ``lost`` a
 with what has to come of the input.
 """
 
+# mypy: disable-error-code="misc, arg-type"
+
 from __future__ import annotations
 
 import cProfile
@@ -381,8 +383,8 @@ def network(nodes: int, seconds: float = 60.0) -> Figures:
     failing = chance.choice(inner, 2 * max(1, nodes // 100), replace=False).tolist()
     crashed, cut = failing[::2], failing[1::2]
     for number in crashed:
-        at = float(chance.uniform(5, seconds - 25))
-        made.crash(f"n{number}", at, at + float(chance.uniform(1, 4)))
+        down = float(chance.uniform(5, seconds - 25))
+        made.crash(f"n{number}", down, down + float(chance.uniform(1, 4)))
     made.partition(Partition(20.0, 25.0, frozenset(f"n{number}" for number in cut)))
     profile = cProfile.Profile()
     run = cpu_of(lambda: made.run(until=seconds - 10.0))

@@ -111,7 +111,7 @@ def _through(match: Any, table: pa.Table) -> tuple[int, float]:
     results, late = 0, set[int]()
     for start in range(0, len(table), CHUNK):
         results += len(engine.push(table.slice(start, CHUNK)))
-        late.update(item.position for item in engine.drain()[0])
+        late.update(item.position for item in engine.drain()[0] if item.position is not None)
     results += len(engine.close())
     return results, len(late) / len(table)
 

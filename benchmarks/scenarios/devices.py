@@ -37,11 +37,11 @@ def devices(
     whole_number("readings", readings, 1)
     one_of("resend", resend, RESENDS)
     parts = []
-    for device in range(number):
-        rng = np.random.default_rng([seed, 24, device])
+    for each in range(number):
+        rng = np.random.default_rng([seed, 24, each])
         ts = 1_000 * SECOND + int(rng.integers(0, start * SECOND)) + READING_EVERY * np.arange(readings)
         ts = ts + rng.integers(-200, 201, readings)
-        parts.append((_arrivals(rng, ts, outages, resend), np.full(readings, device), ts, rng.normal(20, 1, readings)))
+        parts.append((_arrivals(rng, ts, outages, resend), np.full(readings, each), ts, rng.normal(20, 1, readings)))
     arrival, device, ts, value = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.lexsort((ts, device, arrival))
     names = pa.array([f"device-{n:03d}" for n in range(number)])
