@@ -124,6 +124,21 @@ def test_dropped_engines_keep_their_counts_and_lose_what_they_buffer() -> None:
     assert engines.metrics().buffered < before.buffered
 
 
+def test_expired_keys_keep_their_counts_and_take_no_memory() -> None:
+    engines = KeyedEngines(steps(), state_ttl=1)
+    delivered = 0
+    for number in range(50):  # some keys are measured before they expire, and one comes back
+        name = "again" if number % 10 == 0 else f"k{number}"
+        engines.push([Event("at", ts=number, x=1)], [name], at=2_000 * number)
+        if number % 3 == 0:
+            engines.metrics()
+        engines.expire(2_000 * number + 1_000)
+        counted = engines.metrics().detectors["Steps"].delivered
+        assert counted == delivered + 1
+        delivered = counted
+    assert engines.names == [] and not any(map(engines.collector.of, ("again", "k1", "k3")))
+
+
 def test_a_row_without_a_key_goes_to_the_quarantine_and_is_counted() -> None:
     engines = KeyedEngines(steps())
     events = [Event("at", ts=1, x=1), Event("at", ts=2, x=1), Event("at", ts=3, x=1)]
