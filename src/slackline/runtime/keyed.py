@@ -614,9 +614,13 @@ class KeyedEngines:
         return state
 
     def drop(self, names: Iterable[Any]) -> None:
-        """Drop engines with all that is buffered in them: their state has expired, or another process has them."""
+        """Drop engines whose state has expired, with all that is buffered in them."""
         for name in list(names):
             self._into_snapshot(name)
+            if name in self._outdated:
+                self._refresh(name)
+            if self._trace is not None:
+                self._trace.drop(name)
             for each in (self._known, self._cache, self._outdated):
                 each.pop(name, None)
             self._states.pop(name, None)
