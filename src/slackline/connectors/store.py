@@ -263,10 +263,9 @@ class StoreSink(ResultFolder):
         return f"folder {_shown(str(self._store))} ({folders}, checkpoints/)"
 
     def open(self) -> Checkpoint | None:
-        checkpoint = self.take_over()
         if not self._fresh:
-            return checkpoint
-        self._segments = {}
+            return self.take_over()
+        self._lease.take_over()
         self._checkpoints.delete(*self._checkpoints.names())
         return None
 
