@@ -168,8 +168,9 @@ class FileSource(Source):
         reading: str | None = self._place.get("reading")
         while True:
             names = await in_thread(self._names)
-            done = [name for name in done if name in names]  # a file that was removed needs no entry
-            waiting = [name for name in names if name not in done]
+            there, read = set(names), set(done)
+            done = [name for name in done if name in there]  # a file that was removed needs no entry
+            waiting = [name for name in names if name not in read]
             if reading not in waiting:
                 reading = None
                 self._place = {"done": done}
