@@ -34,6 +34,7 @@ from slackline.runtime.options import RunOptions
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.timeouts import Timeouts
 from slackline.runtime.units import unit_of
+from slackline.spark.columns import column
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, prepare_topics, read_topic
 from slackline.spark.metrics import metrics_of_observation, metrics_of_progress
 from slackline.spark.pipeline import detect
@@ -330,12 +331,13 @@ def _check_folder(to: Path, follow: bool, fresh: bool) -> None:
 
 
 def _with_unit(df: DataFrame, schema: RecordSchema) -> RecordSchema:
-    """The schema with the unit of event times; unless given it is recognised from the first rows."""
-    kind = df.schema[schema.ts].dataType if schema.ts in df.columns else None
-    if schema.unit is not None or not isinstance(kind, IntegralType):
+    """The schema with the unit of event times; unless given it is recognised from the first rows. Logs how."""
+    if schema.ts not in df.columns or not isinstance(df.schema[schema.ts].dataType, IntegralType):
         return schema
-    rows = df.select(F.col(f"`{schema.ts}`")).where(f"`{schema.ts}` > 0").limit(_SAMPLE).collect()
-    choice = unit_of({schema.ts: np.array([row[0] for row in rows], np.int64)}, None, "the files")
+    ts = column(df, schema.ts)
+    rows = df.select(ts).where(ts > 0).limit(_SAMPLE).collect()
+    choice = unit_of({schema.ts: np.array([row[0] for row in rows], np.int64)}, schema.unit, "the files")
+    choice.log(logger)
     return msgspec.structs.replace(schema, unit=choice.unit)
 
 
