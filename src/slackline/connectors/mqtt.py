@@ -33,8 +33,8 @@ from slackline.runtime.sink import Sink, SinkError
 from slackline.runtime.source import Records, Source, SourceError
 
 #: Reason codes that retrying does not change (MQTT 5, section 2.4): protocol error, protocol version, client
-#: identifier, user name or password, not authorized, banned, authentication method, topic filter, topic name, packet too
-#: large, payload format.
+#: identifier, user name or password, not authorized, banned, authentication method, topic filter, topic name, size of
+#: the packet, payload format.
 _FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90, 0x95, 0x99}
 #: Retained messages: the broker sends them at the first subscription, and not again after a reconnect.
 _SEND_RETAINED, _NO_RETAINED = 0, 2

@@ -297,11 +297,6 @@ class KeyedEngines:
         """The engines: keys, or shards, or None for the only one."""
         return list(self._known)
 
-    @property
-    def is_buffering(self) -> bool:
-        """Whether any engine has buffered events."""
-        return bool(self._buffering)
-
     # Arrivals.
 
     def decoder(self, schema: RecordSchema) -> Decoder:
