@@ -27,6 +27,7 @@ from slackline.runtime.forms import events_of
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics, MetricsListener
 from slackline.runtime.options import RunOptions, run_options
+from slackline.runtime.output import NOT_AN_EVENT
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source
@@ -149,7 +150,7 @@ def _check_processed(metrics: Metrics | None) -> None:
     """Exit with 1 if most of the records reached no detector."""
     if metrics is None:
         return
-    records = metrics.events + metrics.quarantined.get("not an event", 0)
+    records = metrics.events + metrics.quarantined.get(NOT_AN_EVENT, 0)
     if 2 * metrics.unprocessed > records:
         reasons = {"duplicates": metrics.duplicates, **metrics.quarantined}
         why = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)

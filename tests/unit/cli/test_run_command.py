@@ -383,7 +383,7 @@ def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
     assert done.exit_code == 0, done.stderr
     lines = {line[:13].strip(): line[14:] for line in done.stdout.splitlines()}
     assert lines["from"] == "kafka://h:1/in (json), group vans"
-    assert lines["to"] == "kafka://h:1/out, late: out-late, quarantine: out-quarantine"
+    assert lines["to"] == "kafka://h:1/out; late events to out-late, quarantined ones to out-quarantine"
     assert lines["engines"] == "one per van, on Spark"
     assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
     assert lines["at a stop"] == "buffered events are stored in the checkpoint" and "9400" in lines["metrics"]
