@@ -235,6 +235,15 @@ def test_an_idle_key_is_flushed_while_another_one_sends() -> None:
     assert engines.next_timeout() == 10_000
 
 
+def test_idle_keys_cost_nothing_until_they_return() -> None:
+    engines = KeyedEngines(steps(), idle_timeout=5)
+    for at in (0, 10_000):
+        engines.push([Event("at", ts=at + 1, x=1)], ["a"], at=at)
+        assert engines.expire(at + 4_000) == [] and len(engines.activity()[0]) == 1
+        assert [one.flushed for one in engines.expire(at + 5_000)] == ["idle"]
+        assert engines.activity() == ([], []) and engines.next_timeout() is None
+
+
 @pytest.mark.parametrize("shards", [None, 2])
 def test_the_state_of_a_key_expires_after_it_was_flushed_and_its_ids_start_anew(shards: int | None) -> None:
     engines = KeyedEngines(steps(), shards=shards, state_ttl=10)
