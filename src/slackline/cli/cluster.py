@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -75,9 +75,6 @@ def start(
             metavar="NAME=TYPE,…", help="Sensor types that enter at a node; default: all at the first. Several times."
         ),
     ] = None,
-    on: Annotated[
-        Literal["spark"], typer.Option(help="Where nodes run; processes are started by `slackline node`.")
-    ] = "spark",
     conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,6 +102,8 @@ def start(
     **shared: Any,
 ) -> None:
     """Run a hierarchy on executors of Spark, a task per node, until Ctrl-C or `slackline cluster stop`.
+
+    Nodes that are processes are started by `slackline node`.
 
     Spark starts a node again whose executor dies; nothing is lost or emitted twice. Show what runs where with
     `slackline cluster status --at FOLDER`.

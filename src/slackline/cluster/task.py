@@ -107,7 +107,7 @@ async def _run(task: NodeTask | HostTask, host: str) -> Outcome:
         if answer is None:
             return Outcome(how="stopped", error="the driver does not answer", host=host)
         work.begin(link, Address(writer.get_extra_info("sockname")[0], 0), answer["join"])
-        link.forward_log(work.name)
+        link.forward_log()
         watching = asyncio.create_task(_watch(reader, work))
         try:
             await work.run()
@@ -206,7 +206,7 @@ class _Link(logging.Handler):
         plain = msgspec.to_builtins(metrics)
         self._loop.call_soon_threadsafe(lambda: self.send(metrics=plain))
 
-    def forward_log(self, name: str) -> None:
+    def forward_log(self) -> None:
         """Send log records to the driver, too."""
         self._log.addHandler(self)
         self._log.setLevel(logging.INFO)

@@ -77,7 +77,7 @@ class Activity:
             self._last[name] = max(at, self._last.get(name, (at, False))[0]), False
 
     def idle(self, at: int) -> list[Any]:
-        """Those that are to be flushed; they count as flushed from now on, and are dropped here unless states expire."""
+        """Those that are to be flushed; flushed ones are kept only where states expire, too."""
         wait = self.timeouts.idle
         if wait is None:
             return []
