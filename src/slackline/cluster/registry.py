@@ -180,7 +180,10 @@ class Registry:
     def _take(self, name: str, seat: Seat, message: dict[str, Any]) -> None:
         if "address" in message:
             seat.address = str(message["address"])
-            self._changed()
+            try:
+                self._changed()
+            except SlacklineError as error:  # the task runs, whatever else has failed
+                logger.warning("%s", error)
         elif "log" in message:
             logger.log(int(message["level"]), "%s: %s", name, message["log"])
         elif "metrics" in message:
