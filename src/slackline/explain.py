@@ -186,7 +186,8 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
                 f"{asked!r} is no event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
                 f"hit:Hits:0."
             )
-        return lambda event: id_of(event) == asked
+        name = re.sub(r"/\d+$", "", asked)  # where states expire, ids end with the time at which the engine was made
+        return lambda event: id_of(event) == name
     kind, source, seq = given["type"], given["source"], given["seq"]
     ts = int(given["ts"]) if given["ts"].isdigit() else form.number(given["ts"])
     if time_stamp(ts) is None:

@@ -216,6 +216,9 @@ def test_a_key_that_returns_after_its_state_has_expired_has_a_new_engine(tmp_pat
     assert (counts["arrivals"], counts["late"]) == (5, 0)
     assert counts["results"] == sum(record.kind == "event" for record in found)
     assert [len(explained.event(f"kick@{ts}", "a")) for ts in (100, 5, 6)] == [1, 1, 1]
+    [last] = (record for record in found if record.type == "hit" and record.ts == 6)
+    assert last.id == "hit:Hits:1/3000"  # with the time at which the engine was made
+    assert [answer["event"] for answer in explained.event(last.id)] == ["hit/Hits#1@6"]
 
 
 def test_a_trace_is_bounded_and_each_file_stands_for_itself(tmp_path):
