@@ -12,7 +12,7 @@ network with ample CPU: a flag or a camera that moves when the scene is over is 
 far more than anything here takes while no host is behind (``longest_delay_with_s``). Answers are all that any detector
 finds. The figures are those of ``auto``, as users run it. There, order never breaks, and answers just come later and
 later; until the others take the host for dead, and keep nothing for it any more. ``slack`` has the same under the
-papers' policy, where K is measured, and events that come later than K are lost for who listens to them.
+papers' policy, where K is measured, and events that come later than K are lost for the detectors that listen to them.
 
 ``peak_load_*``       the greatest share of a second that any host has worked.
 ``moves``             handovers that shedding has ordered; ``most_moves`` of one detector.

@@ -162,7 +162,7 @@ class LiveEngines:
         self.reused = 0
 
     def keep(self, owner: Any, name: Any, state: bytes, entry: _Entry) -> None:
-        """Keep the engine of which this state was just saved; ``owner`` are those who share hierarchy and options."""
+        """Keep the engine of which this state was just saved; ``owner`` names what has this hierarchy and options."""
         self._remove((owner, name))
         detectors = 0 if entry.engine is None else len(entry.engine.detectors)
         size = ENGINE_BYTES + DETECTOR_BYTES * detectors + 2 * len(state)

@@ -2,7 +2,7 @@
 
 Each task runs the host that ``slackline run`` runs in a process (:mod:`slackline.connectors.kafka.host`), as a member
 of the consumer group: Kafka deals the partitions to the tasks, and fences the former owner of a partition by its
-transactions. So a task that is lost, or one that Spark has given up and that lives, costs time and never an output.
+transactions. So a task that is lost, or one that Spark has given up and that still runs, costs time, never an output.
 """
 
 from __future__ import annotations
