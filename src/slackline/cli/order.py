@@ -8,15 +8,17 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 import typer
 
-from slackline.cli.console import FAILED, reports_errors
+from slackline.cli.console import FAILED, check_not_read, reports_errors
 from slackline.cli.options import engine_options, help_of, takes
 from slackline.connectors.addresses import open_sources
+from slackline.connectors.files import FileSource
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.payload import to_json
@@ -59,6 +61,7 @@ def order(
         options["unit"] = given["unit"]
     schema = RecordSchema(ts=ts, source=given["source"], seq=given["seq"])
     opened = open_sources(sources)
+    check_not_read("--to", [Path(to)], [source.path for source in opened if isinstance(source, FileSource)])
     with _written(to) as file:
         counts = asyncio.run(_ordered(opened, RowOrder(options), schema, file))
     text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) or "no records"

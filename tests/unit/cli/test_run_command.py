@@ -181,6 +181,14 @@ def test_files_go_to_a_folder(here: Path) -> None:
     assert lines_of(here / "out" / "outputs.jsonl") == outputs
 
 
+@pytest.mark.parametrize("to", ["outputs.jsonl", "."])
+def test_a_file_that_is_read_is_not_overwritten(here: Path, to: str) -> None:
+    Path("outputs.jsonl").write_text('{"ts": 1}\n')
+    done = run("vans.py", "--from", "outputs.jsonl", "--to", to)
+    assert done.exit_code == 2 and "is one of the files to read" in done.stderr
+    assert Path("outputs.jsonl").read_text() == '{"ts": 1}\n'
+
+
 def test_an_edited_application_is_not_run_over_the_results_of_the_earlier_one(here: Path) -> None:
     line = ("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
     assert run(*line).exit_code == 0
