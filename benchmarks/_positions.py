@@ -10,6 +10,8 @@ import numpy as np
 
 import slackline as sl
 
+VANS = 50
+
 
 class Speeds(sl.Detector):
     """The speed of a van at each position but its first; ``at`` is when the position was sent."""
@@ -35,9 +37,9 @@ class Jumps(sl.Detector):
     #: Metres, between two positions.
     far = 25.0
 
-    def __init__(self, vans: int = 50) -> None:
-        self.x = np.full(vans, np.nan)
-        self.y = np.full(vans, np.nan)
+    def __init__(self) -> None:
+        self.x = np.full(VANS, np.nan)
+        self.y = np.full(VANS, np.nan)
 
     def on_batch(self, batch: Any) -> Iterator[tuple[int, sl.Event]]:
         van = batch.source.astype(np.int64)

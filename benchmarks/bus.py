@@ -105,11 +105,11 @@ def run(address: str, options: argparse.Namespace, folder: Path) -> dict[str, An
     return {**asyncio.run(through_bus(address, options)), **committed(address, options)}
 
 
-def main() -> int:
-    arguments = parser("bus", __doc__)
-    arguments.add_argument("--records", type=int, default=500)
-    arguments.add_argument("--bytes", type=int, default=300)
-    return brokered(arguments.parse_args(), run)
+def main(argv: list[str] | None = None) -> int:
+    asked = parser("bus", __doc__)
+    asked.add_argument("--records", type=int, default=500, help="records that are written one after the other")
+    asked.add_argument("--bytes", type=int, default=300, help="size of a record")
+    return brokered(asked.parse_args(argv), run)
 
 
 if __name__ == "__main__":

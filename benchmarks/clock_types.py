@@ -13,11 +13,11 @@ The detections are those of ``slackline_soccer`` under ``slack`` from a calibrat
 
 from __future__ import annotations
 
-import argparse
 import json as jsonlib
 from typing import Any
 
 import slackline as sl
+from _figures import parser
 from slackline.calibration import calibrate
 from slackline_soccer import match_hierarchy, run, simulate
 
@@ -80,11 +80,10 @@ def figures(seconds: float = SECONDS, seed: int = SEED) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench clock_types", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
-    parser.add_argument("--seed", type=int, default=SEED, help="which match")
-    options = parser.parse_args(argv)
+    asked = parser("clock_types", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
+    asked.add_argument("--seed", type=int, default=SEED, help="which match")
+    options = asked.parse_args(argv)
     found = figures(options.seconds, options.seed)
     if options.json:
         print(jsonlib.dumps(found, indent=2))

@@ -12,8 +12,6 @@ argsort of the time stamps), and ratios to the bare loop: ``push_list_ratio``, `
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +20,7 @@ import pyarrow as pa
 
 import slackline as sl
 from _baselines import cpu_seconds
+from _figures import parser, print_figures
 
 SEED = 23
 EVENTS = 200_000
@@ -123,17 +122,12 @@ def rates(events: int, single: int, repeats: int) -> dict[str, float]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench events", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=int, default=EVENTS, help="number of events")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds; the best counts")
-    options = parser.parse_args(argv)
+    asked = parser("events", __doc__)
+    asked.add_argument("--events", type=int, default=EVENTS, help="number of events")
+    asked.add_argument("--repeats", type=int, default=5, help="rounds; the best counts")
+    options = asked.parse_args(argv)
     figures = rates(options.events, min(SINGLE, options.events), options.repeats)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>18}  {value:>14,.0f}" if value >= 1_000 else f"{name:>18}  {value:>14.3f}")
+    print_figures(figures, options.json)
     return 0
 
 

@@ -36,6 +36,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import slackline as sl
+from _figures import parser
 from _two_nodes import hierarchy
 from slackline.spark import cluster
 from slackline.spark.nodes import SparkCluster
@@ -47,13 +48,12 @@ APP = f"{Path(__file__).resolve().parent / '_two_nodes.py'}:hierarchy"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench executors", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of each measurement of latency")
-    parser.add_argument("--rate", type=int, default=200, help="events per second")
-    parser.add_argument("--kills", type=int, default=20, help="SIGKILLs of a worker, and of an executor")
-    parser.add_argument("--moves", type=int, default=12, help="migrations, one every five seconds")
-    options = parser.parse_args(argv)
+    asked = parser("executors", __doc__)
+    asked.add_argument("--seconds", type=float, default=20.0, help="length of each measurement of latency")
+    asked.add_argument("--rate", type=int, default=200, help="events per second")
+    asked.add_argument("--kills", type=int, default=20, help="SIGKILLs of a worker, and of an executor")
+    asked.add_argument("--moves", type=int, default=12, help="migrations, one every five seconds")
+    options = asked.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="slackline-bench-") as name:
         folder = Path(name)
         figures = direct(folder, options)

@@ -16,9 +16,7 @@ all processes spend on a micro-batch (median of those after the first two), and 
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import tempfile
 import tracemalloc
 from functools import partial
@@ -31,6 +29,7 @@ import pyarrow.parquet as pq
 
 import slackline as sl
 from _baselines import cpu_seconds
+from _figures import parser, print_figures
 
 SEED = 26
 KEYS = 1_000_000
@@ -149,14 +148,13 @@ def figures(keys: int = KEYS, repeats: int = 3) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench keyed_detectors", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--keys", type=int, default=KEYS, help="number of keys")
-    parser.add_argument("--spark", action="store_true", help="measure detect() on Spark instead")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds, of which the best counts")
-    given = parser.parse_args(arguments)
+    asked = parser("keyed_detectors", __doc__)
+    asked.add_argument("--keys", type=int, default=KEYS, help="number of keys")
+    asked.add_argument("--spark", action="store_true", help="measure detect() on Spark instead")
+    asked.add_argument("--repeats", type=int, default=3, help="rounds, of which the best counts")
+    given = asked.parse_args(arguments)
     found = on_spark() if given.spark else figures(given.keys, given.repeats)
-    print(json.dumps(found) if given.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+    print_figures(found, given.json)
     return 0
 
 

@@ -18,8 +18,6 @@ median over the micro-batches after the first ``WARM_UP``. Wall time means somet
 
 from __future__ import annotations
 
-import argparse
-import json as jsonlib
 import os
 import shutil
 import sys
@@ -43,6 +41,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from _figures import parser, print_figures
 from slackline.runtime.keyed import EngineFactory
 from slackline.spark import detect, session
 from slackline.spark.output import OutputRows
@@ -254,18 +253,13 @@ def _plain(frame: DataFrame) -> DataFrame:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench keys", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--keys", type=int, default=KEYS, help="keys in every micro-batch")
-    parser.add_argument("--rows", type=int, default=ROWS, help="rows of each key in a micro-batch")
-    parser.add_argument("--batches", type=int, default=BATCHES, help=f"micro-batches; the first {WARM_UP} do not count")
-    options = parser.parse_args(argv)
+    asked = parser("keys", __doc__)
+    asked.add_argument("--keys", type=int, default=KEYS, help="keys in every micro-batch")
+    asked.add_argument("--rows", type=int, default=ROWS, help="rows of each key in a micro-batch")
+    asked.add_argument("--batches", type=int, default=BATCHES, help=f"micro-batches; the first {WARM_UP} do not count")
+    options = asked.parse_args(argv)
     figures = run(options.json, options.keys, options.rows, options.batches)
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>20}  {value:>10,.0f}" if value >= 1_000 else f"{name:>20}  {value:>10.3f}")
+    print_figures(figures, options.json)
     return 0
 
 

@@ -12,7 +12,7 @@ network with ample CPU: a flag or a camera that moves when the scene is over is 
 far more than anything here takes while no host is behind (``longest_delay_with_s``). Answers are all that any detector
 finds. The figures are those of ``auto``, as users run it. There, order never breaks, and answers just come later and
 later; until the others take the host for dead, and keep nothing for it any more. ``slack`` has the same under the
-papers' policy, where K is measured, and events that come later than K are lost for who listens to them.
+papers' policy, where K is measured, and events that come later than K are lost for the detectors that listen to them.
 
 ``peak_load_*``       the greatest share of a second that any host has worked.
 ``moves``             handovers that shedding has ordered; ``most_moves`` of one detector.
@@ -31,7 +31,6 @@ papers' policy, where K is measured, and events that come later than K are lost 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json as jsonlib
 import math
@@ -52,6 +51,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from _figures import parser, print_figures
 from scenarios import corner_live
 from scenarios.corner_kick import ENTERS, PLACES, QUIET, hierarchy, positions
 from scenarios.corner_play import CornerPlay, alone, play
@@ -220,13 +220,12 @@ def _live_play(folder: Path, recording: Path, shed: bool) -> tuple[dict[str, flo
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench load", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seed", type=int, default=SEED, help="which corner kick, 7 unless given")
-    parser.add_argument("--live", action="store_true", help="with three processes instead of three simulated hosts")
-    given = parser.parse_args(argv)
+    asked = parser("load", __doc__)
+    asked.add_argument("--seed", type=int, default=SEED, help="which corner kick, 7 unless given")
+    asked.add_argument("--live", action="store_true", help="with three processes instead of three simulated hosts")
+    given = asked.parse_args(argv)
     figures = live(given.seed) if given.live else run(given.seed, silent=given.json)
-    print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
+    print_figures(figures, given.json)
     return 0
 
 

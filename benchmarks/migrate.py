@@ -26,8 +26,6 @@ nothing else.
 
 from __future__ import annotations
 
-import argparse
-import json as jsonlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +38,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from _figures import parser, print_figures
 from _migration_page import MigrationSample, migration_page
 from _migration_pause import SIZES, pauses
 from scenarios.handover_baselines import ClassicNode, SnapshotNode
@@ -266,20 +265,19 @@ def K_after(moments: list[MigrationSample], stationary: list[MigrationSample], a
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench migrate", description=__doc__.split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how much of the match, 65 unless given")
-    parser.add_argument("--seed", type=int, default=SEED, help="which match, 7 unless given")
-    parser.add_argument(
+    asked = parser("migrate", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="how much of the match, 65 unless given")
+    asked.add_argument("--seed", type=int, default=SEED, help="which match, 7 unless given")
+    asked.add_argument(
         "--html", type=Path, help="write a page with K, latency and forwarded packets around a migration"
     )
-    parser.add_argument("--pause", action="store_true", help="measure the pause by size of the state only")
-    parser.add_argument("--largest", choices=SIZES, default="100MB", help="largest state, 100MB unless given")
-    given = parser.parse_args(argv)
+    asked.add_argument("--pause", action="store_true", help="measure the pause by size of the state only")
+    asked.add_argument("--largest", choices=SIZES, default="100MB", help="largest state, 100MB unless given")
+    given = asked.parse_args(argv)
     figures = {} if given.pause else run(given.seconds, given.seed, given.html, quiet=given.json)
     sizes = {name: size for name, size in SIZES.items() if size <= SIZES[given.largest]}
     figures |= pauses(given.seed, sizes)
-    print(jsonlib.dumps(figures) if given.json else "\n".join(f"{name:28} {value}" for name, value in figures.items()))
+    print_figures(figures, given.json)
     return 0
 
 

@@ -21,7 +21,6 @@ used while it played. ``equal`` says that both runs found the same.
 
 from __future__ import annotations
 
-import argparse
 import json as jsonlib
 import os
 import re
@@ -37,6 +36,7 @@ import numpy as np
 from rich.console import Console
 
 import slackline
+from _figures import parser
 from slackline import Hierarchy
 from slackline.cluster.certificates import make_certificates
 from slackline.cluster.ingress import STEP
@@ -245,10 +245,9 @@ def _percentiles(values: Any) -> dict[str, float] | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench nodes", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
-    arguments = parser.parse_args(argv)
+    asked = parser("nodes", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
+    arguments = asked.parse_args(argv)
     if arguments.seconds < 6:
         parser.error(f"--seconds {arguments.seconds:g} is too short; give at least 6")
     found = run(arguments.json, arguments.seconds)

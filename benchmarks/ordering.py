@@ -36,6 +36,7 @@ from rich.progress import Progress
 
 import slackline as sl
 from _baselines import cpu_seconds, heap_us
+from _figures import parser, print_figures
 from scenarios.positions import position_chunks, positions
 
 SEED = 20
@@ -86,23 +87,18 @@ class Singles(sl.Detector):
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench ordering", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the simulated session")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds; the best counts")
-    parser.add_argument("--no-memory", action="store_true", help="skip the memory figures, which take longest")
-    parser.add_argument("--peak-of", type=int, metavar="EVENTS", help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
+    asked = parser("ordering", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the simulated session")
+    asked.add_argument("--repeats", type=int, default=5, help="rounds; the best counts")
+    asked.add_argument("--no-memory", action="store_true", help="skip the memory figures, which take longest")
+    asked.add_argument("--peak-of", type=int, metavar="EVENTS", help=argparse.SUPPRESS)
+    options = asked.parse_args(argv)
     if options.peak_of is not None:
         with _one_core():
             print(json.dumps(_stream_through(options.peak_of)))
         return 0
     figures = _measure(options)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>18}  {value:>14,.0f}" if value >= 1_000 else f"{name:>18}  {value:>14.3f}")
+    print_figures(figures, options.json)
     return 0
 
 

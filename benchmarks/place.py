@@ -25,7 +25,6 @@ that knows nothing of what was before, and at the end of the 60 s. Not with ``--
 
 from __future__ import annotations
 
-import argparse
 import json as jsonlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from _figures import parser
 from scenarios.hierarchies import generated_problem, thesis_phases
 from scenarios.phase_play import phase_rows
 from slackline.cluster.placement import DEFAULT, OF_THE_THESIS, Problem, Solver, solver_of
@@ -212,10 +212,9 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench place", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--quick", action="store_true", help="the small instances, with little time")
-    given = parser.parse_args(argv)
+    asked = parser("place", __doc__)
+    asked.add_argument("--quick", action="store_true", help="the small instances, with little time")
+    given = asked.parse_args(argv)
     figures = run(given.quick, quiet=given.json)
     if given.json:
         print(jsonlib.dumps(figures))

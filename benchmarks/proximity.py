@@ -16,7 +16,6 @@ The stream is a simulated match of ``seconds``, delays as in [Thesis, 3.4.1]; po
 
 from __future__ import annotations
 
-import argparse
 import json as jsonlib
 import sys
 import time
@@ -32,6 +31,7 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
+from _figures import parser
 from slackline_soccer import Match, match_policy, simulate
 from slackline_soccer.detectors import (
     ActiveBall,
@@ -114,12 +114,11 @@ def cpu_time(match: Match, table: pa.Table, name: str, policy: str) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench proximity", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
-    parser.add_argument("--policy", default="slack", choices=("slack", "auto"), help="how positions are put in order")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="rounds of which the best counts")
-    options = parser.parse_args(argv)
+    asked = parser("proximity", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
+    asked.add_argument("--policy", default="slack", choices=("slack", "auto"), help="how positions are put in order")
+    asked.add_argument("--repeats", type=int, default=REPEATS, help="rounds of which the best counts")
+    options = asked.parse_args(argv)
     figures = run(options.seconds, options.policy, options.repeats, options.json)
     if options.json:
         print(jsonlib.dumps(figures))

@@ -15,13 +15,13 @@ An event per ms on average, from ten sources, with exponential delays of 2 ms in
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from _figures import parser
 from slackline.study.policies import Outcome, replay
 
 Floats = NDArray[np.float64]
@@ -32,9 +32,8 @@ TARGETS = (0.001, 0.005)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench recovery", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    options = parser.parse_args(argv)
+    asked = parser("recovery", __doc__)
+    options = asked.parse_args(argv)
     figures = {
         "burst": [burst(size, target) for target in TARGETS for size in SIZES],
         "recurring": [recurring(size, target) for target in TARGETS for size in RECURRING],

@@ -35,6 +35,7 @@ from rich.progress import Progress
 
 import slackline as sl
 from _baselines import cpu_seconds
+from _figures import parser, print_figures
 from slackline_soccer import query_hierarchy, simulate
 
 SEED = 7
@@ -160,24 +161,19 @@ def write_matches(folder: Path, names: tuple[str, ...]) -> Any:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench soccer", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="rounds of the embedded part")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the embedded match")
-    parser.add_argument("--no-spark", action="store_true", help="the embedded part only")
-    parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
+    asked = parser("soccer", __doc__)
+    asked.add_argument("--repeats", type=int, default=REPEATS, help="rounds of the embedded part")
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the embedded match")
+    asked.add_argument("--no-spark", action="store_true", help="the embedded part only")
+    asked.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
+    options = asked.parse_args(argv)
     if options.part:
         what, first, second = options.part
         part = embedded(int(first), float(second)) if what == "embedded" else on_spark(int(first), Path(second))
         print(jsonlib.dumps(part))
         return 0
     figures = run(options.json, options.repeats, not options.no_spark, options.seconds)
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>20}  {value:>14,.0f}" if value >= 1_000 else f"{name:>20}  {value:>14.4f}")
+    print_figures(figures, options.json)
     return 0
 
 

@@ -18,8 +18,6 @@ With several ``rounds`` the queries take turns, each time from the start.
 
 from __future__ import annotations
 
-import argparse
-import json as jsonlib
 import shutil
 import sys
 import tempfile
@@ -37,6 +35,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import slackline as sl
+from _figures import parser, print_figures
 from scenarios.positions import position_chunks
 from slackline.spark import detect, session
 
@@ -168,18 +167,13 @@ def _naive(frame: DataFrame) -> DataFrame:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench spark", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=int, default=EVENTS, help="events of both sites together")
-    parser.add_argument("--batches", type=int, default=BATCHES, help=f"micro-batches; the first {WARM_UP} do not count")
-    parser.add_argument("--rounds", type=int, default=1, help="how often each query runs; they take turns")
-    options = parser.parse_args(argv)
+    asked = parser("spark", __doc__)
+    asked.add_argument("--events", type=int, default=EVENTS, help="events of both sites together")
+    asked.add_argument("--batches", type=int, default=BATCHES, help=f"micro-batches; the first {WARM_UP} do not count")
+    asked.add_argument("--rounds", type=int, default=1, help="how often each query runs; they take turns")
+    options = asked.parse_args(argv)
     figures = run(options.json, options.events, options.batches, options.rounds)
-    if options.json:
-        print(jsonlib.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:>16}  {value:>12,.0f}" if value >= 1_000 else f"{name:>16}  {value:>12.2f}")
+    print_figures(figures, options.json)
     return 0
 
 

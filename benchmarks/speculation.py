@@ -21,7 +21,6 @@ in each second, and what the runs cost.
 
 from __future__ import annotations
 
-import argparse
 import json as jsonlib
 import sys
 import time
@@ -37,6 +36,7 @@ from rich.progress import track
 from rich.table import Table
 
 import slackline as sl
+from _figures import parser
 from _speculation_page import Detection, Moment, Run, SpeculationReport, speculation_page
 from slackline_soccer import Match, match_hierarchy, match_policy, simulate
 from slackline_soccer.report import WORDS
@@ -220,11 +220,10 @@ def report_of(runs: list[dict[str, Any]], same_answer: bool, seconds: float) -> 
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench speculation", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the runs over time")
-    options = parser.parse_args(argv)
+    asked = parser("speculation", __doc__)
+    asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
+    asked.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the runs over time")
+    options = asked.parse_args(argv)
     runs = all_runs(options.seconds, options.json)
     figures = figures_of(runs)
     if options.html:

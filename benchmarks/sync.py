@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from _figures import parser
 from slackline import Event
 from slackline.sync import METHODS, Synchroniser
 
@@ -57,12 +58,11 @@ DELAYS = (100, 200)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="slackline bench sync", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
-    parser.add_argument("--events", type=_positive, default=EVENTS, help="events in each run")
-    parser.add_argument("--repeats", type=_positive, default=3, help="rounds; the best counts")
-    parser.add_argument("--streams", type=_positive, default=max(WITHOUT_DELAY), help="the most streams to try")
-    options = parser.parse_args(argv)
+    asked = parser("sync", __doc__)
+    asked.add_argument("--events", type=_positive, default=EVENTS, help="events in each run")
+    asked.add_argument("--repeats", type=_positive, default=3, help="rounds; the best counts")
+    asked.add_argument("--streams", type=_positive, default=max(WITHOUT_DELAY), help="the most streams to try")
+    options = asked.parse_args(argv)
     runs = measure(options.events, options.repeats, options.streams)
     figures = {"figure2": figure2(), "runs": runs, **verdict(runs)}
     if options.json:

@@ -209,8 +209,3 @@ class ClassicNode(Node):
     """Moves detectors by sending the ordered stream on until all types were met."""
 
     migration_method = ClassicMigrations
-
-    @property
-    def relayed(self) -> dict[str, str]:
-        """The detectors whose ordered input is sent on from here now, and to whom."""
-        return {name: relay.target for name, relay in self._migrations.relays.items()}  # type: ignore[attr-defined]

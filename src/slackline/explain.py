@@ -41,8 +41,8 @@ class _Traced(NamedTuple):
 class Explained:
     """A trace, replayed. Made by :func:`explain`."""
 
-    def __init__(self, engines: dict[Any, _Traced]) -> None:
-        self._engines = engines
+    def __init__(self, engines: list[tuple[Any, _Traced]]) -> None:
+        self._engines = engines  # with their keys; a key whose state has expired has several, one after the other
 
     def event(self, asked: str, key: Any = None) -> list[dict[str, Any]]:
         """What became of each event that matches, and what it comes from if it is a result.
@@ -51,7 +51,7 @@ class Explained:
         ``key``    that of the engine, where there are several; all unless given.
         """
         found = []
-        for name, traced in self._engines.items():
+        for name, traced in self._engines:
             if key is None or str(key) == str(name):
                 answer = _Answer(name, *traced)
                 pairs = traced.engine.found(_matching(asked, traced.form))
@@ -71,7 +71,7 @@ class Explained:
         longest: list[tuple[int, int, int, _Answer, Event]] = []
         late: list[tuple[int, _Answer, Event]] = []
         errors: list[str] = []
-        for name, traced in self._engines.items():
+        for name, traced in self._engines:
             answer = _Answer(name, *traced)
             engine = traced.engine
             errors += [text for _, text in engine.errors]
@@ -136,8 +136,9 @@ def explain(trace: str | Path, hierarchy: Hierarchy | Callable[[str | None], Hie
         raise TraceError(f"{trace} is damaged: {error!r}.") from error
 
 
-def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]) -> dict[Any, _Traced]:
-    engines: dict[Any, _Traced] = {}
+def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]) -> list[tuple[Any, _Traced]]:
+    engines: dict[Any, _Traced] = {}  # the last of each key
+    former: list[tuple[Any, _Traced]] = []
     new: bytes | None = None
     pool = DelayPool()
     for call in calls:
@@ -153,6 +154,8 @@ def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]
                     f"{trace} is of another version of the application: {engine.stats()['upgrade']}. Give the "
                     f"application as it was by --app."
                 )
+            if key in engines:
+                former.append((key, engines.pop(key)))
             engines[key] = _Traced(engine, NUMBERS)
             continue
         engine = engines[key].engine
@@ -172,7 +175,7 @@ def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]
             engine.end(call["given"] if op == "flush" else None)
     if not engines:
         raise TraceError(f"{trace} has no calls: nothing was pushed while it was written.")
-    return engines
+    return [*former, *engines.items()]
 
 
 def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
@@ -183,7 +186,8 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
                 f"{asked!r} is no event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
                 f"hit:Hits:0."
             )
-        return lambda event: id_of(event) == asked
+        name = re.sub(r"/\d+$", "", asked)  # where states expire, ids end with the time at which the engine was made
+        return lambda event: id_of(event) == name
     kind, source, seq = given["type"], given["source"], given["seq"]
     ts = int(given["ts"]) if given["ts"].isdigit() else form.number(given["ts"])
     if time_stamp(ts) is None:

@@ -178,7 +178,7 @@ def test_the_replay_of_a_trace_decides_as_the_engine_did(tmp_path_factory, rows,
         outputs = engine.push(events[cut:], now=times[cut:] if timed and events[cut:] else None)
         outputs += engine.flush("test") + engine.close()
     explained = explain(path, hierarchy())
-    [observed] = [each.engine for each in explained._engines.values()]
+    [observed] = [each.engine for _, each in explained._engines]
     assert [output for _, output in observed.outputs] == outputs
     late = sum(fate.outcome == "late" for _, event in observed.found(lambda _: True) for fate in observed.fates(event))
     assert late == len(engine.late)
@@ -199,10 +199,26 @@ def test_engines_by_key_share_delays_as_they_did(tmp_path):
         for at in range(0, len(events), 100):
             engines.push(events[at : at + 100], keys[at : at + 100])
     explained = explain(tmp_path / "t", hierarchy())
+    observed = {name: each.engine for name, each in explained._engines}
     for name in engines.names:
-        ours, theirs = explained._engines[name].engine.stats(), engines.stats(name)
+        ours, theirs = observed[name].stats(), engines.stats(name)
         assert (ours["detectors"], ours["types"]) == (theirs["detectors"], theirs["types"])
     assert len(explained.event("kick/ball#5@50", key="k0")) == 1
+
+
+def test_a_key_that_returns_after_its_state_has_expired_has_a_new_engine(tmp_path):
+    with Trace(tmp_path / "t") as trace:
+        engines = KeyedEngines(hierarchy(), trace=trace, state_ttl=1)
+        found = engines.push(stream("near@90(player=7) kick@100"), ["a", "a"], at=0) + engines.expire(2_000)
+        found += engines.push(stream("near@4(player=8) kick@5 kick@6"), ["a"] * 3, at=3_000) + engines.close()
+    explained = explain(tmp_path / "t", hierarchy())
+    counts = explained.summary()["counts"]
+    assert (counts["arrivals"], counts["late"]) == (5, 0)
+    assert counts["results"] == sum(record.kind == "event" for record in found)
+    assert [len(explained.event(f"kick@{ts}", "a")) for ts in (100, 5, 6)] == [1, 1, 1]
+    [last] = (record for record in found if record.type == "hit" and record.ts == 6)
+    assert last.id == "hit:Hits:1/3000"  # with the time at which the engine was made
+    assert [answer["event"] for answer in explained.event(last.id)] == ["hit/Hits#1@6"]
 
 
 def test_a_trace_is_bounded_and_each_file_stands_for_itself(tmp_path):

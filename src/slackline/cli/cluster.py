@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,21 @@ from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import log_to_stderr
 from slackline.cli.node import NOT_GIVEN, plain, speed_of
 from slackline.cli.nodes import migrate, nodes
-from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, setting, takes
+from slackline.cli.options import (
+    OF_NODES,
+    EngineOptions,
+    NodeUnit,
+    Optimise,
+    Speed,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    To,
+    UntilEnd,
+    engine_options,
+    setting,
+    takes,
+)  # fmt: skip
 from slackline.cli.place import place
 from slackline.cluster.registry import STOP, description_of
 from slackline.connectors.store import Store, StoreLease
@@ -23,8 +37,6 @@ from slackline.core.errors import ConfigError, SlacklineError
 
 #: Seconds between two looks whether the driver has stopped.
 LOOK = 0.2
-#: Options of records and Kafka.
-_SHARED = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "log")
 
 cluster = typer.Typer(
     no_args_is_help=True, help="A cluster: start it on Spark, show, migrate and place detectors, stop it."
@@ -37,7 +49,7 @@ logger = logging.getLogger("slackline.cluster")
 
 
 @cluster.command()
-@takes(*_SHARED)
+@takes(*OF_NODES)
 @reports_errors
 def start(
     app: Annotated[str, typer.Argument(metavar="APP", help="module:name of a Hierarchy, or a file.")],
@@ -63,9 +75,6 @@ def start(
             metavar="NAME=TYPE,…", help="Sensor types that enter at a node; default: all at the first. Several times."
         ),
     ] = None,
-    on: Annotated[
-        Literal["spark"], typer.Option(help="Where nodes run; processes are started by `slackline node`.")
-    ] = "spark",
     conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,12 +83,7 @@ def start(
             "session with a core per node.",
         ),
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
-        ),
-    ] = None,
+    to: To = None,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Stop another driver of a cluster in this folder; refused otherwise.")
     ] = False,
@@ -87,21 +91,19 @@ def start(
         float, typer.Option(help="Seconds after which a lost node is resumed by another.", min=0.0)
     ] = 5.0,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0.01)] = 1.0,
-    speed: Annotated[str, typer.Option(help="Replay speed of a recording, as for `slackline node`.")] = "max",
-    unit: Annotated[Literal["s", "ms", "us", "ns", "ps"] | None, typer.Option(help=help_of("unit"))] = None,
-    engine: Annotated[
-        list[str] | None, typer.Option(help="Option of the engine: KEY=VALUE. Several times.", show_default=False)
-    ] = None,
-    optimise: Annotated[
-        Literal["master", "neighbours"] | None, typer.Option(help="Optimise the placement, as for `slackline node`.")
-    ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop when all input has ended.")] = False,
+    speed: Speed = "max",
+    unit: NodeUnit = None,
+    engine: EngineOptions = None,
+    optimise: Optimise = None,
+    until_end: UntilEnd = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
     **shared: Any,
 ) -> None:
     """Run a hierarchy on executors of Spark, a task per node, until Ctrl-C or `slackline cluster stop`.
+
+    Nodes that are processes are started by `slackline node`.
 
     Spark starts a node again whose executor dies; nothing is lost or emitted twice. Show what runs where with
     `slackline cluster status --at FOLDER`.

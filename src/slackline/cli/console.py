@@ -58,6 +58,14 @@ def say(notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
 
 
+def check_not_read(option: str, written: Iterable[Path], read: Iterable[Path]) -> None:
+    """Raise ConfigError if a file that an option names is one of the input, which it would overwrite."""
+    inputs = {path.resolve() for path in read}
+    for path in written:
+        if path.resolve() in inputs:
+            raise ConfigError(f"{option} {path} is one of the files to read. Give another name; nothing was changed.")
+
+
 def wrote(path: Path, what: str = "") -> None:
     """Print to stderr that a file was written."""
     typer.echo(f"wrote {path}{what}", err=True)

@@ -6,13 +6,26 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from slackline.cli.console import reports_errors
 from slackline.cli.logs import log_to_stderr, served_metrics
-from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, takes
+from slackline.cli.options import (
+    OF_NODES,
+    EngineOptions,
+    NodeUnit,
+    Optimise,
+    Speed,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    To,
+    UntilEnd,
+    engine_options,
+    takes,
+)  # fmt: skip
 from slackline.cluster.links import Credentials
 from slackline.cluster.process import NodeOptions, NodePlan, NodeProcess
 from slackline.cluster.protocol import NodeSettings
@@ -21,11 +34,8 @@ from slackline.core.errors import ConfigError
 #: Options of the engine that are set by other options of the node.
 NOT_GIVEN = ("late", "pause")
 
-#: Options of records, Kafka and logs that are as those of ``slackline run``.
-_SHARED = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "metrics", "log")
 
-
-@takes(*_SHARED)
+@takes(*OF_NODES, "metrics")
 @reports_errors
 def node(
     app: Annotated[
@@ -92,39 +102,14 @@ def node(
         float,
         typer.Option(help="Seconds after which a lost node is resumed by another, with --shared-folder.", min=0.0),
     ] = 5.0,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
-        ),
-    ] = None,
+    to: To = None,
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, with --folder.", min=0.01)
     ] = 1.0,
-    speed: Annotated[
-        str,
-        typer.Option(
-            help="Replay speed of a recording: 1 is real time by its event times, 2 twice as fast, 'max' unpaced."
-        ),
-    ] = "max",
-    unit: Annotated[
-        Literal["s", "ms", "us", "ns", "ps"] | None,
-        typer.Option(help=f"{help_of('unit')} ps is for applications that read recordings themselves."),
-    ] = None,
-    engine: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Option of the engine, the same on all nodes: KEY=VALUE, e.g. policy=slack or late_target=0.01. "
-            "Several times."
-        ),
-    ] = None,
-    optimise: Annotated[
-        Literal["master", "neighbours"] | None,
-        typer.Option(
-            help="Optimise the placement of detectors: as the master of the cluster (of several such nodes, the first "
-            "by name), or each node for its own detectors, by the metrics of its neighbours."
-        ),
-    ] = None,
+    speed: Speed = "max",
+    unit: NodeUnit = None,
+    engine: EngineOptions = None,
+    optimise: Optimise = None,
     limit: Annotated[
         float,
         typer.Option(help="The share of a core that detectors may use here, for placement and load shedding.", min=0.0),
@@ -141,10 +126,7 @@ def node(
             "results are the same, later. Per node."
         ),
     ] = None,
-    until_end: Annotated[
-        bool,
-        typer.Option("--until-end", help="Stop when all input has ended, and all subscribers have the results."),
-    ] = False,
+    until_end: UntilEnd = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,

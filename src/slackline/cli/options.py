@@ -47,6 +47,46 @@ def help_of(field: str) -> str:
     return str(FIELDS[field].type.extra_json_schema["description"])
 
 
+# Options of nodes, whether each is a process or a task on Spark.
+
+#: Fields of RunOptions: how a node reads its input, and its log.
+OF_NODES = ("ts", "type", "source", "seq", "follow", "format", "avro_schema", "start", "kafka_config", "log")
+
+To = Annotated[
+    str | None,
+    typer.Option(
+        help="Where records go besides the folder, at least once: kafka://HOST:PORT/TOPIC, http://…, mqtt://…."
+    ),
+]
+Speed = Annotated[
+    str,
+    typer.Option(
+        help="Replay speed of a recording: 1 is real time by its event times, 2 twice as fast, 'max' unpaced."
+    ),
+]
+NodeUnit = Annotated[
+    Literal["s", "ms", "us", "ns", "ps"] | None,
+    typer.Option(help=f"{help_of('unit')} ps is for applications that read recordings themselves."),
+]
+EngineOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Option of the engine, the same on all nodes: KEY=VALUE, e.g. policy=slack or late_target=0.01. "
+        "Several times."
+    ),
+]
+Optimise = Annotated[
+    Literal["master", "neighbours"] | None,
+    typer.Option(
+        help="Optimise the placement of detectors: as the master of the cluster (of several such nodes, the first "
+        "by name), or each node for its own detectors, by the metrics of its neighbours."
+    ),
+]
+UntilEnd = Annotated[
+    bool, typer.Option("--until-end", help="Stop when all input has ended, and all subscribers have the results.")
+]
+
+
 def takes(*fields: str) -> Callable[[C], C]:
     """Adds the options of these fields of RunOptions to a command, which has ``**given`` for them; None: not given."""
 

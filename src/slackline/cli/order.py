@@ -8,21 +8,24 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 import typer
 
-from slackline.cli.console import FAILED, reports_errors
+from slackline.cli.console import FAILED, check_not_read, reports_errors
 from slackline.cli.options import engine_options, help_of, takes
 from slackline.connectors.addresses import open_sources
+from slackline.connectors.files import FileSource
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.payload import to_json
 from slackline.engine.order import COLUMNS, OrderedRow, RowOrder
 from slackline.ordering.policy import with_policy
 from slackline.runtime.output import NOT_AN_EVENT, BadRecord
+from slackline.runtime.schema import RecordSchema
 from slackline.runtime.source import Records, Source
 
 #: Options of an engine that make no sense without detectors.
@@ -56,12 +59,11 @@ def order(
     options = with_policy(engine_options(given["engine"] or (), _NOT_FOR_ROWS))
     if given["unit"] is not None:
         options["unit"] = given["unit"]
-    named = {"ts": ts} | {role: given[role] for role in ("source", "seq") if given[role] is not None}
-    if len(set(named.values())) < len(named):
-        raise ConfigError(f"one field cannot have two roles; got {named}.")
+    schema = RecordSchema(ts=ts, source=given["source"], seq=given["seq"])
     opened = open_sources(sources)
+    check_not_read("--to", [Path(to)], [source.path for source in opened if isinstance(source, FileSource)])
     with _written(to) as file:
-        counts = asyncio.run(_ordered(opened, RowOrder(options), named, file))
+        counts = asyncio.run(_ordered(opened, RowOrder(options), schema, file))
     text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) or "no records"
     typer.echo(json.dumps(counts, sort_keys=True) if as_json else f"slackline: {text}", err=True)
     if 2 * counts["quarantine"] > counts.total():
@@ -79,8 +81,9 @@ def _written(to: str) -> Any:
         raise SlacklineError(f"cannot write {to}: {error}.") from error
 
 
-async def _ordered(sources: list[Source], machine: RowOrder, named: dict[str, str], file: BinaryIO) -> Counter[str]:
+async def _ordered(sources: list[Source], machine: RowOrder, schema: RecordSchema, file: BinaryIO) -> Counter[str]:
     """Read, order and write all records; how many there are of each kind."""
+    named = {role: name for role in ("ts", "source", "seq") if (name := getattr(schema, role)) is not None}
     waiting: dict[int, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
     arrived = 0
@@ -96,7 +99,7 @@ async def _ordered(sources: list[Source], machine: RowOrder, named: dict[str, st
         bad = [record for record in records if isinstance(record, BadRecord)]
         good = [_fields(record) for record in records if not isinstance(record, BadRecord)]
         if good and not arrived:
-            _check(good[0], named, place)
+            _check(good[0], schema, place)
         for one in bad:
             counts["quarantine"] += 1
             shown = OrderedRow(None, None, "quarantine", None, NOT_AN_EVENT, one.reason)
@@ -123,10 +126,8 @@ def _fields(record: Any) -> dict[str, Any]:
     return dict(record)
 
 
-def _check(record: dict[str, Any], named: dict[str, str], place: str) -> None:
-    for role, name in named.items():
-        if name not in record:
-            raise SchemaError(f"{place} has no field {name!r} for --{role}; it has {', '.join(record)}.")
+def _check(record: dict[str, Any], schema: RecordSchema, place: str) -> None:
+    schema.check_fields(list(record), ("ts", "source", "seq"), place)
     if clash := [name for name in record if name in COLUMNS]:
         added = ", ".join(COLUMNS)
         raise SchemaError(f"{place}: order adds the fields {added}; records have {clash} already. Rename them first.")

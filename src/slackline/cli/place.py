@@ -83,7 +83,10 @@ def place(
     shown = _Printer(solver, dry_run, as_json, watch)
     placing = RemotePlacement(node_at(at), credentials, policy, log=_log, on_plan=shown.show)
     try:
-        asyncio.run(placing.watch() if watch else _once(placing, dry_run))
+        if watch:
+            asyncio.run(placing.watch())
+        else:
+            asyncio.run(placing.once(dry_run))
     except KeyboardInterrupt:
         _log("stopped")
     plan = shown.last
@@ -97,10 +100,6 @@ def place(
         write_page(html, page(_report(plan, solver, seconds, seed, placing)))
     if not watch and any(migration.error for migration in placing.migrations):
         raise typer.Exit(FAILED)
-
-
-async def _once(placing: RemotePlacement, dry_run: bool) -> None:
-    await placing.once(dry_run)
 
 
 def _pins(texts: list[str]) -> dict[str, str]:

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Protocol
 import pyarrow as pa
 import typer
 
-from slackline.cli.console import FAILED, reports_errors
+from slackline.cli.console import FAILED, check_not_read, reports_errors
 from slackline.cli.logs import Status, log_to_stderr, served_metrics, served_page
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.directory import fingerprint
 from slackline.connectors.addresses import is_kafka, sink_of, sources_of
+from slackline.connectors.files import FileSink, FileSource, FolderSink
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.application import load_application
@@ -27,6 +28,7 @@ from slackline.runtime.forms import events_of
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.metrics import Metrics, MetricsListener
 from slackline.runtime.options import RunOptions, run_options
+from slackline.runtime.output import NOT_AN_EVENT
 from slackline.runtime.schema import Decoder
 from slackline.runtime.sink import Sink
 from slackline.runtime.source import Source
@@ -94,6 +96,8 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
     if options.delivery or (options.group and not any(map(is_kafka, (*options.sources, options.to)))):
         raise ConfigError("--group and --delivery are for kafka:// addresses on both sides.")
     sources, sink = sources_of(options), sink_of(options)
+    files = [source.path for source in sources if isinstance(source, FileSource)]
+    check_not_read("--to", sink.files if isinstance(sink, FileSink | FolderSink) else [], files)
     at_stop = options.at_stop or ("keep" if sink.commits else "flush")
     if at_stop == "keep" and not sink.commits:
         raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
@@ -149,7 +153,7 @@ def _check_processed(metrics: Metrics | None) -> None:
     """Exit with 1 if most of the records reached no detector."""
     if metrics is None:
         return
-    records = metrics.events + metrics.quarantined.get("not an event", 0)
+    records = metrics.events + metrics.quarantined.get(NOT_AN_EVENT, 0)
     if 2 * metrics.unprocessed > records:
         reasons = {"duplicates": metrics.duplicates, **metrics.quarantined}
         why = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)

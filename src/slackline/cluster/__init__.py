@@ -10,6 +10,8 @@
 ``interface``    what a host and its node exchange: settings and actions.
 ``tcp``          runs a node in this process: connections (``links``), input from any source (``ingress``), output
                  records and checkpoints into a sink.
+``process``      makes a node of options, and runs it; ``task`` does so on an executor of Spark, and reports to the
+                 ``registry`` of the driver.
 ``client``       requests to a running node; ``certificates`` makes TLS certificates for nodes.
 """
 

@@ -433,6 +433,9 @@ class Links:
             task.cancel()
         for name in list(self._links):
             self.close_link(name)
+        self._received.clear()  # what was not taken is not taken any more, so that peers need not wait for room
+        self._received_bytes = 0
+        self._room.set()
         while self._connecting or self._reading:
             await asyncio.wait([*self._connecting, *self._reading])
 

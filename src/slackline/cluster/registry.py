@@ -117,7 +117,7 @@ class Registry:
     async def _stop_nodes(self) -> None:
         for seat in self.seats.values():
             if seat.writer is not None:
-                _send(seat.writer, stop=True)
+                send_message(seat.writer, stop=True)
 
     def close(self) -> None:
         """Disconnect all tasks, which stop then."""
@@ -144,7 +144,7 @@ class Registry:
         joins = False
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT):
-                hello = await _message(reader)
+                hello = await read_message(reader)
             if hello is None or not hmac.compare_digest(str(hello.get("token")).encode(), self.token.encode()):
                 return
             name = str(hello.get("node"))
@@ -159,8 +159,8 @@ class Registry:
             seat.metrics = {}
             seat.pid, seat.attempts = int(hello["pid"]), seat.attempts + 1
             join = [address for other, address in self.addresses().items() if other != name]
-            _send(writer, join=join)
-            while (message := await _message(reader)) is not None:
+            send_message(writer, join=join)
+            while (message := await read_message(reader)) is not None:
                 if seat.writer is writer:
                     self._take(name, seat, message)
                 if joins and seat.address:
@@ -180,15 +180,18 @@ class Registry:
     def _take(self, name: str, seat: Seat, message: dict[str, Any]) -> None:
         if "address" in message:
             seat.address = str(message["address"])
-            self._changed()
+            try:
+                self._changed()
+            except SlacklineError as error:  # the task runs, whatever else has failed
+                logger.warning("%s", error)
         elif "log" in message:
             logger.log(int(message["level"]), "%s: %s", name, message["log"])
         elif "metrics" in message:
             seat.metrics = message["metrics"]
 
 
-async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """The next message; None at the end."""
+async def read_message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """The next message, a line of JSON; None at the end."""
     with suppress(ConnectionError):
         if line := await reader.readline():
             message = json.loads(line)
@@ -196,5 +199,6 @@ async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     return None
 
 
-def _send(writer: asyncio.StreamWriter, **message: Any) -> None:
+def send_message(writer: asyncio.StreamWriter, **message: Any) -> None:
+    """Send a message; never waits."""
     writer.write(json.dumps(message).encode() + b"\n")

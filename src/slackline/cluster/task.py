@@ -9,7 +9,6 @@ replaced this one, the node or host stops with its state in the checkpoint.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import socket
@@ -23,7 +22,7 @@ import msgspec
 
 from slackline.cluster.links import HANDSHAKE_TIMEOUT, Credentials
 from slackline.cluster.process import NodeOptions, NodePlan, NodeProcess
-from slackline.cluster.registry import description_of
+from slackline.cluster.registry import description_of, read_message, send_message
 from slackline.connectors.files import FolderInUseError
 from slackline.connectors.kafka.settings import KafkaSettings
 from slackline.connectors.store import Store
@@ -108,7 +107,7 @@ async def _run(task: NodeTask | HostTask, host: str) -> Outcome:
         if answer is None:
             return Outcome(how="stopped", error="the driver does not answer", host=host)
         work.begin(link, Address(writer.get_extra_info("sockname")[0], 0), answer["join"])
-        link.forward_log(work.name)
+        link.forward_log()
         watching = asyncio.create_task(_watch(reader, work))
         try:
             await work.run()
@@ -178,9 +177,7 @@ def _check_shared(task: NodeTask) -> None:
 
 async def _answer(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     with suppress(OSError, ValueError):
-        if line := await reader.readline():
-            answer: dict[str, Any] = json.loads(line)
-            return answer
+        return await read_message(reader)
     return None
 
 
@@ -202,14 +199,14 @@ class _Link(logging.Handler):
         self._log = logging.getLogger("slackline")
 
     def send(self, **message: Any) -> None:
-        self._writer.write(json.dumps(message).encode() + b"\n")
+        send_message(self._writer, **message)
 
     def report(self, metrics: Metrics) -> None:
         """Send metrics; from any thread."""
         plain = msgspec.to_builtins(metrics)
         self._loop.call_soon_threadsafe(lambda: self.send(metrics=plain))
 
-    def forward_log(self, name: str) -> None:
+    def forward_log(self) -> None:
         """Send log records to the driver, too."""
         self._log.addHandler(self)
         self._log.setLevel(logging.INFO)

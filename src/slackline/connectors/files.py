@@ -168,8 +168,9 @@ class FileSource(Source):
         reading: str | None = self._place.get("reading")
         while True:
             names = await in_thread(self._names)
-            done = [name for name in done if name in names]  # a file that was removed needs no entry
-            waiting = [name for name in names if name not in done]
+            there, read = set(names), set(done)
+            done = [name for name in done if name in there]  # a file that was removed needs no entry
+            waiting = [name for name in names if name not in read]
             if reading not in waiting:
                 reading = None
                 self._place = {"done": done}
@@ -401,6 +402,11 @@ class FolderSink(ResultFolder):
         self._lengths: dict[str, int] = {}  # at the last checkpoint
         self._former: list[int] = []  # epochs whose checkpoints are not needed after the next one
 
+    @property
+    def files(self) -> list[Path]:
+        """The files of results, of all kinds."""
+        return [self.path / name for name in FILES.values()]
+
     def describe(self) -> str:
         return f"folder {self.path} ({', '.join(self._names.values())}, checkpoint)"
 
@@ -527,6 +533,11 @@ class FileSink(Sink):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file: BinaryIO | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """The file that is overwritten."""
+        return [self.path]
 
     def describe(self) -> str:
         return f"file {self.path}, JSON lines, overwritten"

@@ -309,11 +309,13 @@ class CsvDecoder(LineDecoder):
 
     def _table(self, lines: list[bytes]) -> pa.Table | None:
         """Lines as a table; None if one of them is not a record, or if they are few."""
+        lines = [line for line in lines if line and not line.isspace()]
         if len(lines) < _FEW or max(map(len, lines)) > MAX_LINE:
             return None
+        joined = b"\n".join(lines)
         try:
-            texts = [text for text in b"\n".join(lines).decode().split("\n") if text and not text.isspace()]
-            if b'"' in b"".join(lines):
+            texts = joined.decode().split("\n")
+            if b'"' in joined:
                 rows = list(csv.reader(texts, delimiter=self._delimiter, strict=True))
             else:
                 rows = [text.split(self._delimiter) for text in texts]

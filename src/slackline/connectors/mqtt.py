@@ -33,8 +33,9 @@ from slackline.runtime.sink import Sink, SinkError
 from slackline.runtime.source import Records, Source, SourceError
 
 #: Reason codes that retrying does not change (MQTT 5, section 2.4): protocol error, protocol version, client
-#: identifier, user name or password, not authorized, banned, authentication method, topic filter, topic name.
-_FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90}
+#: identifier, user name or password, not authorized, banned, authentication method, topic filter, topic name, size of
+#: the packet, payload format.
+_FINAL = {0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90, 0x95, 0x99}
 #: Retained messages: the broker sends them at the first subscription, and not again after a reconnect.
 _SEND_RETAINED, _NO_RETAINED = 0, 2
 #: Seconds to wait for an answer of the broker, and between two looks whether the connection is alive.
@@ -335,7 +336,7 @@ class MqttSink(Sink):
                 if error.code in _FINAL:
                     raise SinkError(
                         f"the broker {self._broker} refuses messages for {self._topic!r}: {error}. Check the topic, "
-                        f"the user name and the password."
+                        f"the user name, the password, and how large the broker permits messages to be."
                     ) from error
                 await self._backoff.wait(error)
 

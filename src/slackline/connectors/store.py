@@ -1,14 +1,14 @@
 """Folders on any file system that pyarrow opens by a URI (S3, Google Cloud, Azure, HDFS, local), and results there.
 
 Such file systems have no locks, no exclusive create and no append, and some no atomic replace. What they all have: a
-file that is written, or moved to a name that does not exist, is there as a whole, and whoever lists a folder after
-that sees it. All of this module relies on that and on nothing else:
+file that is written, or moved to a name that does not exist, is there as a whole, and every process that lists the
+folder afterwards sees it. All of this module relies on that and on nothing else:
 
 - **A file is never replaced** where an older one must not be lost: checkpoints are numbered, and the former one is
   deleted when the new one is there. Results are segments, one for each checkpoint that has any.
-- **The owner is who has claimed the newest epoch, alone.** A process writes its claim, then lists the claims: if there
-  is another one of this epoch or a later one, it withdraws. Of two that claim the same epoch at least one sees the
-  other, so at most one has it.
+- **The owner is the process that has claimed the newest epoch, alone.** A process writes its claim, then lists the
+  claims: if there is another one of this epoch or a later one, it withdraws. Of two that claim the same epoch at least
+  one sees the other, so at most one has it.
 - **A former owner is fenced**: it writes its checkpoint under its own epoch, then lists the claims. Either it sees the
   successor's, and publishes nothing more, or the successor's look at the checkpoints comes later and finds this one.
 """
@@ -263,10 +263,9 @@ class StoreSink(ResultFolder):
         return f"folder {_shown(str(self._store))} ({folders}, checkpoints/)"
 
     def open(self) -> Checkpoint | None:
-        checkpoint = self.take_over()
         if not self._fresh:
-            return checkpoint
-        self._segments = {}
+            return self.take_over()
+        self._lease.take_over()
         self._checkpoints.delete(*self._checkpoints.names())
         return None
 

@@ -1,4 +1,4 @@
-"""Applications: how they are named, and loaded.
+"""Applications: how they are named, loaded, and stopped.
 
 ``module:name``, ``file.py:name``, or ``file.py``. The name, ``hierarchy`` unless given, is a
 :class:`~slackline.Hierarchy`, or a function without arguments that makes one. An application that reads its own
@@ -12,8 +12,10 @@ import importlib
 import importlib.util
 import inspect
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -92,3 +94,14 @@ def _from_file(path: Path) -> ModuleType:
     except Exception as error:
         raise ConfigError(f"{path} is no application: it raised {type(error).__name__}: {error}.") from error
     return module
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile SIGINT and SIGTERM call ``stop``. For the main thread."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from slackline.core import codec
 from slackline.core.errors import SlacklineError, StateError
@@ -56,16 +56,6 @@ class Checkpoint:
         return cls(kind, found, pieces)
 
 
-class CheckpointStore(Protocol):
-    """Stores the newest checkpoint."""
-
-    def load(self) -> Checkpoint | None:
-        """The newest complete checkpoint; None if there is none."""
-
-    def save(self, checkpoint: Checkpoint) -> int:
-        """Store a checkpoint; return its size in bytes when it is durable. A crash leaves the older one or this one."""
-
-
 class FolderCheckpointStore:
     """Stores the checkpoint in a file of a folder, which is replaced atomically."""
 
@@ -74,6 +64,7 @@ class FolderCheckpointStore:
         self._kind = kind
 
     def load(self) -> Checkpoint | None:
+        """The newest complete checkpoint; None if there is none."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -83,6 +74,7 @@ class FolderCheckpointStore:
         return Checkpoint.of(self._kind, data, f"the checkpoint {self.path}")
 
     def save(self, checkpoint: Checkpoint) -> int:
+        """Store a checkpoint; return its size in bytes when it is durable. A crash leaves the older one or this one."""
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             with new.open("wb") as file:

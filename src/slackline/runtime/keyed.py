@@ -162,7 +162,7 @@ class LiveEngines:
         self.reused = 0
 
     def keep(self, owner: Any, name: Any, state: bytes, entry: _Entry) -> None:
-        """Keep the engine of which this state was just saved; ``owner`` are those who share hierarchy and options."""
+        """Keep the engine of which this state was just saved; ``owner`` names what has this hierarchy and options."""
         self._remove((owner, name))
         detectors = 0 if entry.engine is None else len(entry.engine.detectors)
         size = ENGINE_BYTES + DETECTOR_BYTES * detectors + 2 * len(state)
@@ -296,11 +296,6 @@ class KeyedEngines:
     def names(self) -> list[Any]:
         """The engines: keys, or shards, or None for the only one."""
         return list(self._known)
-
-    @property
-    def is_buffering(self) -> bool:
-        """Whether any engine has buffered events."""
-        return bool(self._buffering)
 
     # Arrivals.
 
@@ -614,9 +609,13 @@ class KeyedEngines:
         return state
 
     def drop(self, names: Iterable[Any]) -> None:
-        """Drop engines with all that is buffered in them: their state has expired, or another process has them."""
+        """Drop engines whose state has expired, with all that is buffered in them."""
         for name in list(names):
             self._into_snapshot(name)
+            if name in self._outdated:
+                self._refresh(name)
+            if self._trace is not None:
+                self._trace.drop(name)
             for each in (self._known, self._cache, self._outdated):
                 each.pop(name, None)
             self._states.pop(name, None)

@@ -60,9 +60,6 @@ class DetectorMetrics(NamedTuple):
         alpha, lag = largest(one.alpha for one in each), largest(one.watermark_lag for one in each)
         return cls(delivered, late, buffered, slack, alpha, wait, lag)
 
-    def __or__(self, other: DetectorMetrics) -> DetectorMetrics:
-        return self.merged((self, other))
-
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
@@ -164,6 +161,7 @@ class MetricsCollector:
         self.latencies: deque[int] = deque(maxlen=RECENT)
         self._late_target = late_target
         self._by_key: dict[Any, tuple[DetectorMetrics, ...]] = {}
+        self._dropped = (DetectorMetrics(),) * len(self.detectors)  # of all keys that were dropped
 
     def count_events(self, events: int) -> None:
         """Events were received."""
@@ -191,9 +189,9 @@ class MetricsCollector:
 
     def drop(self, key: Any) -> None:
         """The engine of a key is gone: its counts stay, its buffered events, slack and watermark do not."""
-        if key in self._by_key:
-            each = self._by_key[key]
-            self.update(key, (one._replace(buffered=0, K=0, alpha=None, watermark_lag=None) for one in each))
+        gone = [one._replace(buffered=0, K=0, alpha=None, watermark_lag=None) for one in self._by_key.pop(key, ())]
+        if gone:
+            self._dropped = tuple(map(DetectorMetrics.merged, zip(self._dropped, gone, strict=True)))
 
     def of(self, key: Any) -> tuple[DetectorMetrics, ...]:
         """The metrics of a key's detectors, as far as they are known."""
@@ -201,7 +199,7 @@ class MetricsCollector:
 
     def by_detector(self) -> dict[str, DetectorMetrics]:
         """The metrics of each detector, over all keys."""
-        each = zip(*self._by_key.values(), strict=True) if self._by_key else [()] * len(self.detectors)
+        each = zip(self._dropped, *self._by_key.values(), strict=True)
         return {name: DetectorMetrics.merged(ones) for name, ones in zip(self.detectors, each, strict=True)}
 
     def metrics(self, keys: int) -> Metrics:

@@ -331,7 +331,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             ts = _times(payload.pop(schema.ts), schema.unit or "us")
             key = payload.pop(schema.key) if schema.key is not None else None
             kind = self._types(payload, rows)
-            source = self._sources(payload, key, rows)
+            source = self._sources(payload, key)
             own = {"ts": ts, "type": kind}
             if source is not None or default is not None:  # otherwise there is no such column, which says the same
                 own["source"] = pa.repeat(default, rows) if source is None else source
@@ -364,7 +364,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             raise BadRecordError("one of the types is none")
         return column
 
-    def _sources(self, payload: dict[str, pa.Array], key: pa.Array | None, rows: int) -> pa.Array | None:
+    def _sources(self, payload: dict[str, pa.Array], key: pa.Array | None) -> pa.Array | None:
         """The sources; None where the records name none."""
         schema = self.schema
         if schema.source is not None and schema.source == schema.key:

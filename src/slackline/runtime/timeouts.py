@@ -77,13 +77,16 @@ class Activity:
             self._last[name] = max(at, self._last.get(name, (at, False))[0]), False
 
     def idle(self, at: int) -> list[Any]:
-        """Those that are to be flushed; they count as flushed from now on."""
+        """Those that are to be flushed; flushed ones are kept only where states expire, too."""
         wait = self.timeouts.idle
         if wait is None:
             return []
         due = [name for name, (last, flushed) in self._last.items() if not flushed and last + wait <= at]
         for name in due:
-            self._last[name] = self._last[name][0], True
+            if self.timeouts.ttl is None:
+                del self._last[name]
+            else:
+                self._last[name] = self._last[name][0], True
         return due
 
     def expired(self, at: int) -> list[Any]:

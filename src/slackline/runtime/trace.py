@@ -101,6 +101,10 @@ class Trace:
             line["given"] = call.given
         self._write(line)
 
+    def drop(self, key: Any) -> None:
+        """The engine of a key was dropped: the next one of the key is a new one."""
+        self._known.discard(key)
+
     def of(self, key: Any) -> KeyTrace:
         """What records the engine of a key."""
         return KeyTrace(self, key)

@@ -8,6 +8,7 @@ was given is used, with a warning. Every command follows this rule and shows its
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,13 @@ class UnitChoice:
     unit: str
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def log(self, logger: logging.Logger, where: str = "") -> None:
+        """Log notes and warnings, after ``where``."""
+        for note in self.notes:
+            logger.info("%s%s", where, note)
+        for warning in self.warnings:
+            logger.warning("%s%s", where, warning)
 
 
 def unit_of(columns: Mapping[str, Ints], given: str | None, where: str) -> UnitChoice:

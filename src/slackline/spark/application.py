@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import IntegralType, StructType, TimestampNTZType, TimestampType
 
-from slackline.connectors.kafka.settings import KafkaAddress, client_properties
+from slackline.connectors.kafka.settings import KafkaAddress, client_properties, described, output_topics
 from slackline.core.errors import ConfigError, SchemaError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.application import stopped_by_signals
 from slackline.runtime.checkpoint import Checkpoint, FolderCheckpointStore
 from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener
@@ -34,6 +34,7 @@ from slackline.runtime.options import RunOptions
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.timeouts import Timeouts
 from slackline.runtime.units import unit_of
+from slackline.spark.columns import column
 from slackline.spark.kafka import ARRIVED, RECORD_KEY, found_records, prepare_topics, read_topic
 from slackline.spark.metrics import metrics_of_observation, metrics_of_progress
 from slackline.spark.pipeline import detect
@@ -124,6 +125,9 @@ class SparkApplication:
             )
         if options.state is None:
             raise ConfigError("Spark needs a folder for the query's checkpoint: give --state FOLDER.")
+        self._written = output_topics(
+            self._sink.topic, options.late_topic, options.quarantine_topic, options.duplicates == "write"
+        )
         self._fields()
 
     def _fields(self) -> str:
@@ -143,7 +147,7 @@ class SparkApplication:
         if self._topics:
             lines = [
                 ("from", f"{self._source} ({options.format}), group {options.group}"),
-                ("to", f"{self._sink}, {', '.join(f'{kind}: {name}' for kind, name in self._other_topics().items())}"),
+                ("to", f"{self._sink}; {described(self._written)}"),
                 ("guarantee", f"at least once: after a crash some outputs are repeated, with the same header id; the "
                  f"checkpoint is in {options.state}, from which the same command resumes"),
             ]  # fmt: skip
@@ -213,15 +217,9 @@ class SparkApplication:
 
     # Topics.
 
-    def _other_topics(self) -> dict[str, str]:
-        sink, options = self._sink.topic, self._options
-        topics = {"late": options.late_topic or f"{sink}-late"}
-        topics["quarantine"] = options.quarantine_topic or f"{sink}-quarantine"
-        return topics | ({"duplicates": f"{sink}-duplicates"} if options.duplicates == "write" else {})
-
     def _start_topics(self, spark: SparkSession) -> tuple[StreamingQuery, RecordSchema]:
         options, schema, brokers = self._options, self._options.schema, self._source.brokers
-        properties = client_properties(options.kafka_config) if options.kafka_config else {}
+        properties = client_properties(options.kafka_config)
         client = {f"kafka.{name}": value for name, value in properties.items()}
         assert options.state is not None and options.group is not None
         saved = self._saved_input(Path(options.state))
@@ -231,9 +229,8 @@ class SparkApplication:
             spark, brokers, self._source.topic, self._fields(), format=options.format, start=options.start,
             options={"groupIdPrefix": options.group, "maxOffsetsPerTrigger": str(MAX_RECORDS), **client},
         )  # fmt: skip
-        others = self._other_topics()
-        source, sink = self._source.topic, self._sink.topic
-        partitions = prepare_topics(spark, brokers, source, sink, others.values(), properties)
+        source, written = self._source.topic, self._written
+        partitions = prepare_topics(spark, brokers, source, self._sink.topic, written.values(), properties)
         if partitions > 1 and schema.key is None:
             raise ConfigError(
                 f"the topic {source!r} has {partitions} partitions, between which there is no order of arrival, and "
@@ -244,7 +241,8 @@ class SparkApplication:
         found = self._detect(events.drop(RECORD_KEY), schema, arrival=ARRIVED)
         if saved is None:
             self._save_input(Path(options.state), schema)
-        writer = found_records(found, sink, **others).writeStream.format("kafka").options(**client)
+        messages = found_records(found, self._sink.topic, written["late"], written["quarantine"])
+        writer = messages.writeStream.format("kafka").options(**client)
         writer = writer.option("kafka.bootstrap.servers", brokers).option("includeHeaders", "true")
         if options.checkpoint_every is not None:
             writer = writer.trigger(processingTime=_milliseconds(options.checkpoint_every))
@@ -330,12 +328,13 @@ def _check_folder(to: Path, follow: bool, fresh: bool) -> None:
 
 
 def _with_unit(df: DataFrame, schema: RecordSchema) -> RecordSchema:
-    """The schema with the unit of event times; unless given it is recognised from the first rows."""
-    kind = df.schema[schema.ts].dataType if schema.ts in df.columns else None
-    if schema.unit is not None or not isinstance(kind, IntegralType):
+    """The schema with the unit of event times; unless given it is recognised from the first rows. Logs how."""
+    if schema.ts not in df.columns or not isinstance(df.schema[schema.ts].dataType, IntegralType):
         return schema
-    rows = df.select(F.col(f"`{schema.ts}`")).where(f"`{schema.ts}` > 0").limit(_SAMPLE).collect()
-    choice = unit_of({schema.ts: np.array([row[0] for row in rows], np.int64)}, None, "the files")
+    ts = column(df, schema.ts)
+    rows = df.select(ts).where(ts > 0).limit(_SAMPLE).collect()
+    choice = unit_of({schema.ts: np.array([row[0] for row in rows], np.int64)}, schema.unit, "the files")
+    choice.log(logger)
     return msgspec.structs.replace(schema, unit=choice.unit)
 
 
@@ -372,21 +371,19 @@ def _until_stopped(
     """Report the metrics of a query until it ends, or until a signal ends it."""
     asked = threading.Event()
 
-    def stop(*_: object) -> None:
+    def stop() -> None:
         logger.info("shutting down; buffered events stay in the checkpoint")
         asked.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     metrics = QueryMetrics(query, schema.ts_per_second)
-    try:
-        while not asked.wait(INTERVAL) and query.isActive:
-            metrics.report(listener)
-        spark.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
-        query.stop()  # the next run repeats a micro-batch that was in progress
-    finally:
-        spark.sparkContext.setLogLevel("ERROR")
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with stopped_by_signals(stop):
+        try:
+            while not asked.wait(INTERVAL) and query.isActive:
+                metrics.report(listener)
+            spark.sparkContext.setLogLevel("OFF")  # Spark would log at length that it was interrupted
+            query.stop()  # the next run repeats a micro-batch that was in progress
+        finally:
+            spark.sparkContext.setLogLevel("ERROR")
     metrics.report(listener)
     check_failure(query)
     return metrics.last

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from slackline.connectors.kafka.settings import output_topics
 from slackline.core.check import one_of
 from slackline.core.errors import ConfigError, SchemaError
 from slackline.runtime.output import OutputRecord
@@ -86,14 +87,12 @@ def read_topic(
     return raw.select(record.alias("event"), key, F.col("offset").alias(ARRIVED)).select("event.*", RECORD_KEY, ARRIVED)
 
 
-def found_records(
-    found: DataFrame, topic: str, late: str | None = None, quarantine: str | None = None, duplicates: str | None = None
-) -> DataFrame:
+def found_records(found: DataFrame, topic: str, late: str | None = None, quarantine: str | None = None) -> DataFrame:
     """The result of ``detect`` as messages for ``writeStream.format("kafka").option("includeHeaders", "true")``.
 
     The value is the JSON of the output record, the message's key that of the record, and the header ``id`` is
-    ``KEY/ID/CHANGE``. Late events, quarantined events and duplicates go to topics of their own, ``TOPIC-late``,
-    ``TOPIC-quarantine`` and ``TOPIC-duplicates`` unless others are given; statistics are left out.
+    ``KEY/ID/CHANGE``. Late events and quarantined events go to topics of their own, ``TOPIC-late`` and
+    ``TOPIC-quarantine`` unless others are given, duplicates to ``TOPIC-duplicates``; statistics are left out.
     """
     typed = [field.name for field in found.schema if isinstance(field.dataType, StructType)]
     if typed:
@@ -109,13 +108,8 @@ def found_records(
         F.lit("}"),
     )  # fmt: skip
     name = F.concat_ws("/", F.col("key").cast("string"), F.col("id"), F.col("change").cast("string"))
-    others = {
-        "late": late or f"{topic}-late",
-        "quarantine": quarantine or f"{topic}-quarantine",
-        "duplicate": duplicates or f"{topic}-duplicates",
-    }
     to = F.lit(topic)
-    for kind, other in others.items():
+    for kind, other in output_topics(topic, late, quarantine, duplicates=True).items():
         to = F.when(F.col("kind") == kind, F.lit(other)).otherwise(to)
     return found.where(F.col("kind") != "stats").select(
         to.alias("topic"),

@@ -2,13 +2,12 @@
 
 Each task runs the host that ``slackline run`` runs in a process (:mod:`slackline.connectors.kafka.host`), as a member
 of the consumer group: Kafka deals the partitions to the tasks, and fences the former owner of a partition by its
-transactions. So a task that is lost, or one that Spark has given up and that lives, costs time and never an output.
+transactions. So a task that is lost, or one that Spark has given up and that still runs, costs time, never an output.
 """
 
 from __future__ import annotations
 
 import secrets
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from slackline.connectors.kafka import KafkaApplication, KafkaSettings
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.address import Address
-from slackline.runtime.application import load_application
+from slackline.runtime.application import load_application, stopped_by_signals
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener
 from slackline.runtime.options import RunOptions, by_option, option_names, run_options
 from slackline.spark.session import application_session
@@ -153,16 +152,9 @@ class HostsApplication:
     def run(self, listener: MetricsListener) -> Metrics:
         """Process until SIGINT or SIGTERM; the last metrics."""
         asked = threading.Event()
-        with application_session(self._options.tasks or 1, self._options.conf) as spark:
-            numbers = (signal.SIGINT, signal.SIGTERM)
-            before = {number: signal.signal(number, lambda *_: asked.set()) for number in numbers}
-            try:
-                running = SparkHosts(spark, self._options)
-                with running:
-                    running._start(START_TIMEOUT)
-                    while not asked.wait(INTERVAL) and not running.wait(0):
-                        listener(running.metrics())
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+        session = application_session(self._options.tasks or 1, self._options.conf)
+        with session as spark, stopped_by_signals(asked.set), SparkHosts(spark, self._options) as running:
+            running._start(START_TIMEOUT)
+            while not asked.wait(INTERVAL) and not running.wait(0):
+                listener(running.metrics())
         return running.metrics()

@@ -1,3 +1,4 @@
+import ast
 import json
 import subprocess
 import sys
@@ -45,6 +46,13 @@ def test_help_behind_a_name_is_the_benchmarks_and_else_that_of_the_command(repos
     for arguments in ([], ["--help"], ["-h"]):
         shown = run(*arguments)
         assert shown.exit_code == 0 and "Run a benchmark" in shown.stdout
+
+
+def test_every_benchmark_takes_its_arguments():
+    folder = Path(__file__).parents[3] / "benchmarks"
+    for path in (path for path in folder.glob("*.py") if not path.stem.startswith("_")):
+        [main] = (each for each in ast.parse(path.read_text()).body if getattr(each, "name", "") == "main")
+        assert len(main.args.args) == 1, path.name
 
 
 def test_the_exit_code_of_a_benchmark_is_passed_on(repository):

@@ -56,3 +56,10 @@ def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path: Path, options: lis
     (tmp_path / "in.csv").write_text("ts,kind\n5,a\n")
     done = RUNNER.invoke(app, ["order", str(tmp_path / "in.csv"), *options])
     assert done.exit_code == 2 and message in done.output
+
+
+def test_a_file_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"ts": 1}\n')
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.jsonl"), "--to", f"{tmp_path}/../{tmp_path.name}/in.jsonl"])
+    assert done.exit_code == 2 and "is one of the files to read" in done.output
+    assert (tmp_path / "in.jsonl").read_text() == '{"ts": 1}\n'

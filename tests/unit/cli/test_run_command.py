@@ -181,6 +181,14 @@ def test_files_go_to_a_folder(here: Path) -> None:
     assert lines_of(here / "out" / "outputs.jsonl") == outputs
 
 
+@pytest.mark.parametrize("to", ["outputs.jsonl", "."])
+def test_a_file_that_is_read_is_not_overwritten(here: Path, to: str) -> None:
+    Path("outputs.jsonl").write_text('{"ts": 1}\n')
+    done = run("vans.py", "--from", "outputs.jsonl", "--to", to)
+    assert done.exit_code == 2 and "is one of the files to read" in done.stderr
+    assert Path("outputs.jsonl").read_text() == '{"ts": 1}\n'
+
+
 def test_an_edited_application_is_not_run_over_the_results_of_the_earlier_one(here: Path) -> None:
     line = ("vans.py", "--from", "in.jsonl", "--to", "out", "--key", "van")
     assert run(*line).exit_code == 0
@@ -383,7 +391,7 @@ def test_the_plan_on_spark_says_what_is_promised(here: Path) -> None:
     assert done.exit_code == 0, done.stderr
     lines = {line[:13].strip(): line[14:] for line in done.stdout.splitlines()}
     assert lines["from"] == "kafka://h:1/in (json), group vans"
-    assert lines["to"] == "kafka://h:1/out, late: out-late, quarantine: out-quarantine"
+    assert lines["to"] == "kafka://h:1/out; late events to out-late, quarantined ones to out-quarantine"
     assert lines["engines"] == "one per van, on Spark"
     assert lines["guarantee"].startswith("at least once") and "kept" in lines["guarantee"]
     assert lines["at a stop"] == "buffered events are stored in the checkpoint" and "9400" in lines["metrics"]

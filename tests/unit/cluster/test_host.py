@@ -15,7 +15,7 @@ import slackline as sl
 from slackline.cluster import links as links_module
 from slackline.cluster import tcp as tcp_module
 from slackline.cluster.ingress import Ingress, TablesSource
-from slackline.cluster.links import Credentials, Listener
+from slackline.cluster.links import Credentials, Listener, dial
 from slackline.cluster.protocol import Node
 from slackline.cluster.tcp import TcpHost
 from slackline.connectors.files import FileSource, FolderSink
@@ -622,3 +622,21 @@ def test_each_link_has_its_share_of_a_turn():
     assert [event.frame for turn in taken for event in turn if event.link == "client"] == [
         b"%d" % number for number in range(10_000)
     ]
+
+
+def test_links_close_while_more_was_received_than_the_node_takes(monkeypatch):
+    monkeypatch.setattr(links_module, "MAX_RECEIVED", 10)
+    monkeypatch.setattr(links_module, "HANDSHAKE_TIMEOUT", 0.5)  # for the peer to close, too
+
+    async def meeting():
+        listener = await Listener.at(LOOPBACK, NO_TLS)
+        links = links_module.Links("n1", listener, asyncio.Event())
+        links.start({})
+        client = await dial(listener.address, NO_TLS)
+        client.write([said_by("n2")])
+        await until(lambda: not links._room.is_set())
+        async with asyncio.timeout(5):
+            await links.close()
+        client.drop()
+
+    run(meeting())

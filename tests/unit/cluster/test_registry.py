@@ -11,6 +11,7 @@ from slackline.cluster.links import Credentials
 from slackline.cluster.registry import DESCRIPTION, Registry, node_at
 from slackline.core.errors import ConfigError
 from slackline.runtime.address import Address
+from slackline.runtime.sink import SinkError
 
 
 class Client:
@@ -61,6 +62,22 @@ def test_a_task_gets_the_addresses_of_those_before_it_and_the_last_task_is_the_n
     assert registry.seats["n1"].attempts == 2 and not registry.seats["n1"].is_up
     registry.stop_nodes()
     assert second.answer() == {"stop": True}
+
+
+def test_a_task_stays_connected_where_its_address_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    def unwritable() -> None:
+        raise SinkError("cannot write cluster.json: slow down.")
+
+    registry = Registry(["n1"], Credentials(), unwritable)
+    client = Client(registry, registry.start("127.0.0.1"))
+    client.send(token=registry.token, host="h", pid=1, node="n1")
+    assert client.answer() == {"join": []}
+    client.send(address="127.0.0.1:1")
+    client.send(metrics={"events": 7})
+    registry.stop_nodes()
+    assert client.answer() == {"stop": True}
+    assert registry.seats["n1"].is_up and "slow down" in caplog.text
+    registry.close()
 
 
 def test_a_task_that_ends_before_it_listens_does_not_hold_up_the_others(registry: Registry) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import threading
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,18 @@ def test_a_folder_of_parquet_files_is_read_by_name_and_resumes(tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match="no Parquet file"):
         read(tmp_path / "empty")
+
+
+def test_a_folder_of_many_files_that_were_read_is_looked_at_quickly(tmp_path: Path) -> None:
+    names = [f"{number:05}.parquet" for number in range(20_000)]
+    for name in names:
+        (tmp_path / name).touch()
+    pq.write_table(table(7), tmp_path / "new.parquet")
+    source = follow(tmp_path)
+    source.seek({**source.position(), "place": {"done": names}})
+    start = time.process_time()
+    assert times(run(delivered(source, 1))) == [7]
+    assert time.process_time() - start < 1.0
 
 
 def test_a_folder_is_followed_as_files_are_moved_there(tmp_path: Path) -> None:

@@ -186,3 +186,12 @@ def test_a_line_without_end_takes_bounded_memory_and_the_next_is_read(size: int)
 def test_a_header_that_is_none_is_refused(header: bytes, message: str) -> None:
     with pytest.raises(SlacklineError, match=message):
         CsvDecoder("a.csv").feed(header)
+
+
+@pytest.mark.parametrize("lines", [3, 300], ids=["one by one", "as a table"])
+def test_a_line_of_other_space_than_that_of_ascii_is_a_record(lines: int) -> None:
+    decoder = CsvDecoder("a.csv")
+    decoder.feed(b"name\n")
+    records = rows_of(decoder.feed(b"x\n \n\n\t\n" + "\u2003\n".encode() + (lines - 2) * b"y\n"))
+    assert [record["name"] for record in records] == ["x", "\u2003", *["y"] * (lines - 2)]
+    assert not len(decoder.feed(lines * b"\n"))

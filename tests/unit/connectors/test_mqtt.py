@@ -208,6 +208,19 @@ def test_a_broker_that_refuses_the_client_ends_source_and_sink_with_a_clear_erro
         run(MqttSink("127.0.0.1", "door", port=broker.port).write([OutputRecord(kind="event", id="a")]))
 
 
+def test_a_record_that_the_broker_refuses_for_its_size_is_an_error_and_not_retried(broker: Broker) -> None:
+    broker.start("allow_anonymous true", "max_packet_size 1000")
+    large = OutputRecord(kind="event", id="a", payload={"text": 2_000 * "x"})
+
+    async def scenario() -> None:
+        sink = MqttSink("127.0.0.1", "door", port=broker.port, sleep=Sleeper())
+        async with asyncio.timeout(5):
+            await sink.write([OutputRecord(kind="event", id="b"), large])
+
+    with pytest.raises(SinkError, match=r"refuses messages for 'door'.*too large"):
+        run(scenario())
+
+
 def test_records_are_published_and_again_when_the_broker_is_back(broker: Broker) -> None:
     def records(first: int) -> list[OutputRecord]:
         return [OutputRecord(kind="event", id=f"{ts}", ts=ts) for ts in range(first, first + 100)]

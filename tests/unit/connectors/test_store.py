@@ -134,6 +134,19 @@ def test_a_fresh_start_discards_results_and_checkpoint(folder: Store) -> None:
     assert ids(folder) == ids(folder, "duplicates") == []
 
 
+def test_a_fresh_start_needs_nothing_of_what_it_discards(folder: Store) -> None:
+    sink = StoreSink(folder)
+    sink.open()
+    run(sink.write([record("event", 0)]))
+    sink.commit(saved(0))
+    folder.child("outputs").delete("000001-00000000.jsonl")
+    again = StoreSink(folder, fresh=True)
+    assert again.open() is None
+    run(again.write([record("event", 1)]))
+    again.commit(saved(1))
+    assert ids(folder) == ["event/1"] and number_of(StoreSink(folder).open()) == 1
+
+
 def test_what_is_missing_or_of_another_kind_is_refused(folder: Store) -> None:
     sink = StoreSink(folder)
     sink.open()

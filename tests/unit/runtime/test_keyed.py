@@ -124,6 +124,21 @@ def test_dropped_engines_keep_their_counts_and_lose_what_they_buffer() -> None:
     assert engines.metrics().buffered < before.buffered
 
 
+def test_expired_keys_keep_their_counts_and_take_no_memory() -> None:
+    engines = KeyedEngines(steps(), state_ttl=1)
+    delivered = 0
+    for number in range(50):  # some keys are measured before they expire, and one comes back
+        name = "again" if number % 10 == 0 else f"k{number}"
+        engines.push([Event("at", ts=number, x=1)], [name], at=2_000 * number)
+        if number % 3 == 0:
+            engines.metrics()
+        engines.expire(2_000 * number + 1_000)
+        counted = engines.metrics().detectors["Steps"].delivered
+        assert counted == delivered + 1
+        delivered = counted
+    assert engines.names == [] and not any(map(engines.collector.of, ("again", "k1", "k3")))
+
+
 def test_a_row_without_a_key_goes_to_the_quarantine_and_is_counted() -> None:
     engines = KeyedEngines(steps())
     events = [Event("at", ts=1, x=1), Event("at", ts=2, x=1), Event("at", ts=3, x=1)]
@@ -218,6 +233,15 @@ def test_an_idle_key_is_flushed_while_another_one_sends() -> None:
     assert [(one.key, one.flushed) for one in engines.expire(6_000)] == [("a", "idle")]
     assert engines.expire(6_001) == []
     assert engines.next_timeout() == 10_000
+
+
+def test_idle_keys_cost_nothing_until_they_return() -> None:
+    engines = KeyedEngines(steps(), idle_timeout=5)
+    for at in (0, 10_000):
+        engines.push([Event("at", ts=at + 1, x=1)], ["a"], at=at)
+        assert engines.expire(at + 4_000) == [] and len(engines.activity()[0]) == 1
+        assert [one.flushed for one in engines.expire(at + 5_000)] == ["idle"]
+        assert engines.activity() == ([], []) and engines.next_timeout() is None
 
 
 @pytest.mark.parametrize("shards", [None, 2])

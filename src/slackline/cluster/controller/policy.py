@@ -72,6 +72,8 @@ def run_search(search: SearchOrder, now: Now, solver: Solver | None = None) -> S
         return solver.solve(search.problem, seconds=search.seconds, seed=search.seed, start=search.problem.now, now=now)
     except SlacklineError as error:
         return str(error)
+    except Exception as error:  # a solver must not stop the node, nor the command that waits for its result
+        return f"the solver raised {error!r}."
 
 
 class _Step:

@@ -232,8 +232,6 @@ class FolderStore(CheckpointStore):
         super().__init__(owner)
         self._folder = folder
         self._numbers: dict[int, int] = {}  # of the last checkpoint of each partition; they count on
-        #: Checkpoints that could not be written.
-        self.failures = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -245,7 +243,6 @@ class FolderStore(CheckpointStore):
             self._file(partition, number % 2).save(checkpoint.with_header(number=number))
             self._numbers[partition] = number
         except SlacklineError as error:
-            self.failures += 1
             logger.error(
                 "partition %d: %s Continuing; a restart would resume from the previous checkpoint. Free some space",
                 partition, error,

@@ -8,7 +8,6 @@ dropped as it is, and the next one started.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from slackline.connectors.kafka.sink import IdempotentProducer, OutputProducer, 
 from slackline.connectors.kafka.source import TopicConsumer
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.runtime.application import stopped_by_signals
 from slackline.runtime.keyed import EngineFactory, KeyedEngines
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsListener, Rates
 from slackline.runtime.options import RunOptions
@@ -397,10 +397,5 @@ class KafkaApplication:
 
     def run(self, listener: MetricsListener) -> Metrics:
         """Process until SIGINT or SIGTERM; the last metrics."""
-        host, flush, numbers = self.host, self._flush, (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, lambda *_: host.stop(flush)) for number in numbers}
-        try:
-            return host.run(listener)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with stopped_by_signals(lambda: self.host.stop(self._flush)):
+            return self.host.run(listener)

@@ -141,12 +141,8 @@ class InputPartition:
     def _push(self, messages: Sequence[Message], at: int) -> None:
         is_new = self._decoder.choice is None
         records = [record for batch in self._reader.read(messages, self._where) for record in self._batch(batch, at)]
-        choice = self._decoder.choice
-        if is_new and choice is not None:
-            for text in choice.notes:
-                logger.info("%s: %s", self._where, text)
-            for text in choice.warnings:
-                logger.warning("%s: %s", self._where, text)
+        if is_new and self._decoder.choice is not None:
+            self._decoder.choice.log(logger, f"{self._where}: ")
         self.offset = messages[-1].offset + 1
         if self.offset > self.committed:
             self._emit(records)

@@ -306,7 +306,8 @@ class KafkaSink(Sink):
         self._address = KafkaAddress.of(address)
         self._topics = output_topics(self._address.topic, late_topic, quarantine_topic, duplicates)
         self._closed = threading.Event()
-        self._brokers = Brokers(self._address.brokers, "slackline", client, self._closed.is_set)
+        self._may_wait = False  # for a broker: in a thread, not while the sink is opened
+        self._brokers = Brokers(self._address.brokers, "slackline", client, self._is_stopped)
         self._producer: IdempotentProducer | None = None
 
     @classmethod
@@ -321,19 +322,30 @@ class KafkaSink(Sink):
         return f"topic of Kafka; {described(self._topics)}"
 
     def open(self) -> Checkpoint | None:
-        self._brokers.require_topics(self._address.topic)
-        self._brokers.create_topics(self._topics.values())
-        batch = self._brokers.largest_message(*self._topics.values())
-        self._producer = IdempotentProducer(self._brokers.producer(batch), self._brokers, str(self._address))
+        """Look at the topics, if a broker answers at once; otherwise the first write waits for one."""
+        with suppress(StoppedError):
+            self._prepared()
+        self._may_wait = True
         return None
+
+    def _is_stopped(self) -> bool:
+        return self._closed.is_set() or not self._may_wait
+
+    def _prepared(self) -> IdempotentProducer:
+        if self._producer is None:
+            self._brokers.require_topics(self._address.topic)
+            self._brokers.create_topics(self._topics.values())
+            batch = self._brokers.largest_message(*self._topics.values())
+            self._producer = IdempotentProducer(self._brokers.producer(batch), self._brokers, str(self._address))
+        return self._producer
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
         """Write records, and wait until all are acknowledged."""
-        assert self._producer is not None
-        await asyncio.to_thread(self._write, self._producer, records)
+        await asyncio.to_thread(self._write, records)
 
-    def _write(self, producer: IdempotentProducer, records: Sequence[OutputRecord]) -> None:
+    def _write(self, records: Sequence[OutputRecord]) -> None:
         try:
+            producer = self._prepared()
             producer.write(output_messages(records, self._topics))
             producer.flush()
         except BrokerError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.cluster.controller.overviews import CHAIN, FakeCluster, OptimisedCluster
 
@@ -176,6 +178,17 @@ def test_a_problem_without_a_placement_is_said_once() -> None:
     network.run(40)
     assert network.notices == ["the placement search failed: nothing is allowed."] and not network.moves
     assert len(network.searches) == 4
+
+
+def test_a_solver_that_raises_is_said_once_and_the_search_is_repeated() -> None:
+    class Raising:
+        def solve(self, *_: Any, **__: Any) -> Any:
+            raise ValueError("odd")
+
+    network = OptimisedCluster(spread(), GlobalPlacement(), Raising())
+    network.run(40)
+    assert network.notices == ["the placement search failed: the solver raised ValueError('odd')."]
+    assert len(network.searches) == 4 and not network.moves
 
 
 def test_where_no_events_are_under_way_nothing_moves() -> None:

@@ -1,11 +1,15 @@
-"""Producers: when one gives up, and in which order groups of messages are acknowledged."""
+"""Producers: when one gives up, and in which order groups of messages are acknowledged; a sink without a broker."""
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from slackline.connectors.kafka.brokers import Brokers, StoppedError
-from slackline.connectors.kafka.sink import IdempotentProducer, OutputMessage
+from slackline.connectors.kafka.sink import IdempotentProducer, KafkaSink, OutputMessage
+from slackline.runtime.output import OutputRecord
+from slackline.runtime.sink import SinkError
 
 MESSAGE = OutputMessage("out", b"a", b"{}", [])
 
@@ -60,3 +64,18 @@ def test_each_group_is_acknowledged_before_the_next_and_all_before_the_offset() 
     client.did.clear()
     made.commit([[MESSAGE]], None)  # the offset follows later
     assert client.did == ["out"]
+
+
+def test_a_sink_waits_for_a_broker_where_it_can_be_stopped() -> None:
+    async def scenario() -> None:
+        sink = KafkaSink("kafka://127.0.0.1:1/out")
+        start = time.monotonic()
+        assert sink.open() is None and time.monotonic() - start < 10
+        writing = asyncio.create_task(sink.write([OutputRecord(kind="event", id="a")]))
+        await asyncio.sleep(0.1)
+        assert not writing.done()
+        await sink.close()
+        with pytest.raises(SinkError, match=r"stopped while no broker answered at 127\.0\.0\.1:1"):
+            await writing
+
+    asyncio.run(scenario())

@@ -110,7 +110,7 @@ def test_a_flush_at_a_stop_is_committed_with_a_checkpoint(clock: list[float]) ->
     works.finish(flush=True)
     [(records, offset)] = committed.each
     assert offset == 60 and records[-1] == KEPT and len(records) > 60
-    assert not one.engines.is_buffering and committed.kept == [60]
+    assert one.engines.metrics().buffered == 0 and committed.kept == [60]
 
 
 def test_timeouts_are_logged_in_the_transaction_of_their_output_until_a_checkpoint_has_them(
