@@ -185,7 +185,7 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
             )
         return lambda event: id_of(event) == asked
     kind, source, seq = given["type"], given["source"], given["seq"]
-    ts = int(given["ts"]) if given["ts"].isdigit() else form.number(given["ts"])
+    ts = int(given["ts"]) if given["ts"].isdecimal() else form.number(given["ts"])
     if time_stamp(ts) is None:
         raise ConfigError(f"{given['ts']!r} is no event time of this stream; give a number or an ISO 8601 date.")
     return lambda event: (

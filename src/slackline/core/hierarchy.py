@@ -174,7 +174,8 @@ class Hierarchy:
     def _check_detector(name: str, detector: Detector) -> None:
         for attribute in ("listens", "publishes", "unsorted", "reliable"):
             kinds = getattr(detector, attribute)
-            if isinstance(kinds, str) or not all(isinstance(kind, str | EventType) for kind in kinds):
+            is_list = isinstance(kinds, Iterable) and not isinstance(kinds, str)
+            if not is_list or not all(isinstance(kind, str | EventType) for kind in kinds):
                 raise HierarchyError(
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )

@@ -68,7 +68,9 @@ def _plain(value: Any, where: str) -> Any:
             return base64.b64encode(value).decode("ascii")
         case datetime.timedelta() | np.timedelta64():
             return _duration(value)
-        case np.generic() if not isinstance(value, np.void):
+        case np.longdouble():  # which has no Python kind
+            return _plain(float(value), where)
+        case np.generic() if not isinstance(value, np.void | np.clongdouble):
             return _plain(_scalar(value), where)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()

@@ -33,8 +33,8 @@ from slackline.ordering import checked
 from slackline.running.found import Fired, Found, iterable, runs_of
 from slackline.running.timers import Pending, Timers
 
-#: Calls after which copies of states are renewed.
-GUARD_EVERY = 256
+#: Calls, and rows, after which copies of states are renewed: what came since is held in memory, to be replayed.
+GUARD_EVERY, GUARD_ROWS = 256, 65_536
 #: Timers that on_timer may set for the present in a row.
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
@@ -104,7 +104,7 @@ class Instances:
         self._last: dict[Source, int] = {}  # time of the last event, where there is a TTL
         self._sweep_at = MIN_SWEEP
         self._guards: dict[Source, Guard] = {}
-        self._calls = 0
+        self._calls = self._rows = 0  # since the copies were renewed
         # The shortest time ahead for which a batch has set a timer so far: shorter batches need not be cut again.
         self._lead = FOREVER
         self._ending: set[tuple[Source, str]] | None = None
@@ -346,7 +346,7 @@ class Instances:
         """Feed a run; returns its end, which is earlier where a timer that the run sets is due within it."""
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
-            self._guard(key, detector)
+            self._guard(key, detector, len(rows))
             results = self._checked_rows(iterable(detector.on_batch(rows), "on_batch"), len(rows))
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
@@ -490,11 +490,13 @@ class Instances:
                     self._changed.add(key)
             self._sweep_at = max(MIN_SWEEP, 2 * len(self._by_key))
 
-    def _guard(self, key: Source, detector: Detector) -> None:
-        if self._calls >= GUARD_EVERY:
+    def _guard(self, key: Source, detector: Detector, rows: int = 1) -> None:
+        """Have a copy of an instance's state before a call with so many rows."""
+        if self._calls >= GUARD_EVERY or self._rows >= GUARD_ROWS:
             self._guards.clear()
-            self._calls = 0
+            self._calls = self._rows = 0
         self._calls += 1
+        self._rows += rows
         if key not in self._guards:
             self._guards[key] = Guard(_copied(detector.snapshot()), [])
 

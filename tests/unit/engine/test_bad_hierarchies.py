@@ -26,6 +26,8 @@ from slackline.core.errors import (
         (lambda: [linked("a", "a")], "form a cycle"),
         (lambda: [linked("", "x", listens=())], "listens to nothing"),
         (lambda: [linked("", "x", listens="in")], "must be a tuple"),
+        (lambda: [linked("", "x", listens=sl.EventType("in"))], "must be a tuple"),
+        (lambda: [linked("", "x", listens=("in",), unsorted=None)], "must be a tuple"),
         (lambda: [linked("", "x", listens=("in",), unsorted=("other",))], "does not listen to"),
         (lambda: [bare()], "neither on_event nor on_batch"),
         (lambda: [linked("", "x", listens=("in",), state_types=[int])], "state_types must be a tuple of classes"),

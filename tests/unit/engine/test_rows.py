@@ -185,7 +185,14 @@ def test_arrival_times_may_be_dates() -> None:
 
 @pytest.mark.parametrize(
     ("given", "unit", "expected"),
-    [(7, None, 7), ("10 s", "ms", 10_000), (timedelta(minutes=1), "s", 60), (np.timedelta64(5, "ms"), "us", 5_000)],
+    [
+        (7, None, 7),
+        ("10 s", "ms", 10_000),
+        (timedelta(minutes=1), "s", 60),
+        (np.timedelta64(5, "ms"), "us", 5_000),
+        (np.timedelta64(200_000, "D"), "s", 17_280_000_000),
+        (np.timedelta64(3, "25s"), "s", 75),
+    ],
 )
 def test_a_length_of_time_has_the_unit_of_event_times(given: Any, unit: str | None, expected: int) -> None:
     assert duration("timeout", given, unit) == expected
