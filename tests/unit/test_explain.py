@@ -178,7 +178,7 @@ def test_the_replay_of_a_trace_decides_as_the_engine_did(tmp_path_factory, rows,
         outputs = engine.push(events[cut:], now=times[cut:] if timed and events[cut:] else None)
         outputs += engine.flush("test") + engine.close()
     explained = explain(path, hierarchy())
-    [observed] = [each.engine for each in explained._engines.values()]
+    [observed] = [each.engine for each in explained._answers.values()]
     assert [output for _, output in observed.outputs] == outputs
     late = sum(fate.outcome == "late" for _, event in observed.found(lambda _: True) for fate in observed.fates(event))
     assert late == len(engine.late)
@@ -200,7 +200,7 @@ def test_engines_by_key_share_delays_as_they_did(tmp_path):
             engines.push(events[at : at + 100], keys[at : at + 100])
     explained = explain(tmp_path / "t", hierarchy())
     for name in engines.names:
-        ours, theirs = explained._engines[name].engine.stats(), engines.stats(name)
+        ours, theirs = explained._answers[name].engine.stats(), engines.stats(name)
         assert (ours["detectors"], ours["types"]) == (theirs["detectors"], theirs["types"])
     assert len(explained.event("kick/ball#5@50", key="k0")) == 1
 
