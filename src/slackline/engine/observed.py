@@ -307,9 +307,9 @@ class ObservedEngine(Engine):
         steps, bases = self._bases[name]
         return bases[max(0, bisect_right(steps, at) - 1)]
 
-    def lineage(self, event: Event, effort: int = EFFORT) -> Lineage:
-        """What an event comes from, down to the sensors; the search feeds at most ``effort`` events to detectors."""
-        return self._lineage(event, [effort])
+    def lineage(self, event: Event) -> Lineage:
+        """What an event comes from, down to the sensors; the search feeds at most ``EFFORT`` events to detectors."""
+        return self._lineage(event, [EFFORT])
 
     def _lineage(self, event: Event, effort: list[int]) -> Lineage:
         made = self._published.get(id(event))

@@ -35,15 +35,15 @@ class Topology:
         self,
         hierarchy: Hierarchy,
         evidence: Evidence,
-        targets: Mapping[str, float] | None = None,
-        sensors: Collection[str] | None = None,
-        now: Now | None = None,
-        alone: bool = False,
+        targets: Mapping[str, float],
+        sensors: Collection[str] | None,
+        now: Now | None,
+        alone: bool,
     ) -> None:
         self.evidence = evidence
         self._now = now
         #: The late target of each detector, where they differ.
-        self.targets = targets or {}
+        self.targets = targets
         #: Decides, over all types, when delays are known well enough.
         self.startup = StartupEstimator(evidence.warmup)
         self.sensors: dict[str, SensorInput] = {}

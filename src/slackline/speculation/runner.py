@@ -88,7 +88,7 @@ class SpeculativeRunner(Runner):
 
     # Running ahead.
 
-    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str], limit: int = NEVER) -> None:
+    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str], limit: int) -> None:
         """Process ``pieces``, all buffered rows up to the early watermark, as far as they are not in the log yet.
 
         Steps that used an event in ``retracted`` (ids) are replayed. Timers up to ``limit``, the early watermark, fire.
