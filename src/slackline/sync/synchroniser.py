@@ -122,10 +122,6 @@ class Synchroniser:
         """Whether there is a stream of this name."""
         return name in self._registry
 
-    def waiting_of(self, name: str) -> int:
-        """The number of buffered events of a stream."""
-        return self._registry[name].waiting
-
     @property
     def failed(self) -> tuple[str, ...]:
         """The streams that failed in the last push or step."""
