@@ -30,7 +30,7 @@ from slackline.core.state_tree import PLAIN
 from slackline.core.time import FOREVER, MAX_TS, NEVER, whole
 from slackline.core.timer import Timer
 from slackline.ordering import checked
-from slackline.running.found import Fired, Found, iterable, runs_of
+from slackline.running.found import Fired, Found, iterable, row_results, runs_of
 from slackline.running.timers import Pending, Timers
 
 #: Calls, and rows, after which copies of states are renewed: what came since is held in memory, to be replayed.
@@ -347,7 +347,7 @@ class Instances:
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
             self._guard(key, detector, len(rows))
-            results = self._checked_rows(iterable(detector.on_batch(rows), "on_batch"), len(rows))
+            results = row_results(detector.on_batch(rows), len(rows), self._name, self._checked_item)
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
             if cut is None:
@@ -378,23 +378,8 @@ class Instances:
         due = min(pending.values(), default=FOREVER)
         return int(np.searchsorted(before, due)) if due <= before[-1] else None
 
-    def _checked_rows(self, results: Iterable[Any], n: int) -> list[tuple[int, Any]]:
-        checked: list[tuple[int, Any]] = []
-        for item in results:
-            if not isinstance(item, tuple) or len(item) != 2:
-                raise NotAnEventError(
-                    f"on_batch of {self._name!r} yielded {item!r}; yield (row, event) or (row, timer) pairs, row being "
-                    f"the number of the row in the batch that causes it."
-                )
-            row = operator.index(item[0])
-            if not 0 <= row < n:
-                raise NotAnEventError(
-                    f"on_batch of {self._name!r} yielded row {row} of a batch of {n} rows; rows count from 0."
-                )
-            is_timer = isinstance(item[1], Timer) and self._detector.takes_timers
-            checked.append((row, item[1] if is_timer else self._check(item[1])))
-        checked.sort(key=operator.itemgetter(0))
-        return checked
+    def _checked_item(self, item: Any) -> Event | Timer:
+        return item if isinstance(item, Timer) and self._detector.takes_timers else self._check(item)
 
     # Timers.
 

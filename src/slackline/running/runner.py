@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
@@ -21,7 +20,7 @@ from slackline.core.time import NEVER, duration, time_stamp
 from slackline.core.timer import Timer
 from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
-from slackline.running.found import Fired, Found, iterable, runs_of, shifted
+from slackline.running.found import Fired, Found, iterable, row_results, runs_of, shifted
 from slackline.running.instances import Instances, RefusedKeyError, restored_timers
 from slackline.running.state_copy import ReceivedState, StateCopy
 from slackline.running.timers import NOT_DUE
@@ -183,22 +182,8 @@ class Runner:
     def _publications(self, rows: Event | Batch) -> Found:
         if isinstance(rows, Event):
             return [(0, self._checked(event)) for event in iterable(self.detector.on_event(rows), "on_event")]
-        found: Found = []
         given = MergedBatch.of(rows) if self.detector.merged else rows
-        for item in iterable(self.detector.on_batch(given), "on_batch"):
-            if not isinstance(item, tuple) or len(item) != 2:
-                raise NotAnEventError(
-                    f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number "
-                    f"of the row in the batch that causes the event."
-                )
-            row = operator.index(item[0])
-            if not 0 <= row < len(rows):
-                raise NotAnEventError(
-                    f"on_batch of {self.name!r} yielded row {row} of a batch of {len(rows)} rows; rows count from 0."
-                )
-            found.append((row, self._checked(item[1])))
-        found.sort(key=operator.itemgetter(0))
-        return found
+        return [*row_results(self.detector.on_batch(given), len(rows), self.name, self._checked)]
 
     def _checked(self, event: Any) -> Event:
         if isinstance(event, Timer):
