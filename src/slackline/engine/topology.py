@@ -299,11 +299,9 @@ class Topology:
             operator.buffer.restore(state["buffers"][operator.name], arrivals)
             operator.runner.restore(state["runners"][operator.name])
             operator.restore_deferred(state.get("deferred", {}).get(operator.name, []))
-        if len(kept) < len(self.operators):  # new detectors do not read the rows that arrived before them
-            for operator in kept:
-                operator.buffer.rows_to_heap()
-            for sensor in self.sensors.values():
-                sensor.shared_rows.clear()
+        for operator in self.operators:
+            if operator not in kept:  # it does not read the rows that arrived before
+                operator.buffer.join(arrivals)
 
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""
