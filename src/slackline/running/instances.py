@@ -5,8 +5,8 @@ Rows of single events are processed one after the other. Rows of a batch are gro
 its rows as one batch, cut where one of its timers is due; what the instances publish is put into the order of the rows
 and timers that caused it. So results do not depend on how rows are grouped.
 
-**Restoring.** When an instance raises, its state is restored from a copy and the calls since. What it yields takes
-effect only when a call has succeeded.
+When an instance raises, its state is restored (:mod:`slackline.running.guards`). What it yields takes effect only when
+a call has succeeded.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from slackline.core.time import FOREVER, MAX_TS, NEVER, whole
 from slackline.core.timer import Timer
 from slackline.ordering import checked
 from slackline.running.found import Fired, Found, iterable, row_results, runs_of
+from slackline.running.guards import ROWS_OF_INSTANCES, Guards
 from slackline.running.timers import Pending, Timers
 
-#: Calls, and rows, after which copies of states are renewed: what came since is held in memory, to be replayed.
-GUARD_EVERY, GUARD_ROWS = 256, 65_536
 #: Timers that on_timer may set for the present in a row.
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
@@ -61,13 +60,6 @@ class Captured(NamedTuple):
     state: bytes
     timers: tuple[tuple[str, int, int, int], ...]
     last: int
-
-
-class Guard(NamedTuple):
-    """A copy of an instance's state, and the calls since."""
-
-    state: Any
-    calls: list[tuple[str, Any]]
 
 
 #: What was published in groups, each with its place in the order of rows and timers.
@@ -103,8 +95,7 @@ class Instances:
         self._by_key: dict[Source, Detector] = {} if self._field is not None else {None: detector}
         self._last: dict[Source, int] = {}  # time of the last event, where there is a TTL
         self._sweep_at = MIN_SWEEP
-        self._guards: dict[Source, Guard] = {}
-        self._calls = self._rows = 0  # since the copies were renewed
+        self._guards = Guards(ROWS_OF_INSTANCES)
         # The shortest time ahead for which a batch has set a timer so far: shorter batches need not be cut again.
         self._lead = FOREVER
         self._ending: set[tuple[Source, str]] | None = None
@@ -183,7 +174,7 @@ class Instances:
                     key = key_of(event.source if self._field == "source" else event.payload.get(self._field))
                 detector = self._instance(key, now)
                 if self._guarded:
-                    self._guard(key, detector)
+                    self._guards.before(key, detector)
                 results = detector.on_event(event)
                 if results is None:
                     published: list[Any] = []
@@ -197,7 +188,7 @@ class Instances:
                 self._failed(key, row, event, error, failed)
             else:
                 if self._guarded:
-                    self._guards[key].calls.append(("on_event", event))
+                    self._guards.after(key, "on_event", event)
         return found
 
     def _without_timers(self, key: Source, published: list[Any], now: int, turn: int = 0) -> list[Any]:
@@ -346,7 +337,7 @@ class Instances:
         """Feed a run; returns its end, which is earlier where a timer that the run sets is due within it."""
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
-            self._guard(key, detector, len(rows))
+            self._guards.before(key, detector, len(rows))
             results = row_results(detector.on_batch(rows), len(rows), self._name, self._checked_item)
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
@@ -361,7 +352,7 @@ class Instances:
             if not isinstance(item, Timer):
                 number = int(numbers[start + row])
                 found.append(((number, 1), (number, item)))
-        self._guards[key].calls.append(("on_batch", rows))
+        self._guards.after(key, "on_batch", rows)
         return stop
 
     def _cut(self, timers: list[tuple[int, Timer]], before: Ints) -> int | None:
@@ -421,7 +412,7 @@ class Instances:
             self._changed.add(key)
         try:
             if self._guarded:
-                self._guard(key, detector)
+                self._guards.before(key, detector)
             published = list(iterable(detector.on_timer(timer), "on_timer"))
             if entry.turn >= MAX_TURNS and any(isinstance(each, Timer) for each in published):
                 raise NotAnEventError(
@@ -435,7 +426,7 @@ class Instances:
             self._failed(key, fired, event, error, failed)
             return []
         if self._guarded:
-            self._guards[key].calls.append(("on_timer", timer))
+            self._guards.after(key, "on_timer", timer)
         return found
 
     # States.
@@ -464,7 +455,7 @@ class Instances:
     def _drop(self, key: Source) -> None:
         del self._by_key[key]
         del self._last[key]
-        self._guards.pop(key, None)
+        self._guards.drop(key)
 
     def sweep(self, now: int) -> None:
         """Drop the states that have expired at event time ``now``."""
@@ -475,25 +466,9 @@ class Instances:
                     self._changed.add(key)
             self._sweep_at = max(MIN_SWEEP, 2 * len(self._by_key))
 
-    def _guard(self, key: Source, detector: Detector, rows: int = 1) -> None:
-        """Have a copy of an instance's state before a call with so many rows."""
-        if self._calls >= GUARD_EVERY or self._rows >= GUARD_ROWS:
-            self._guards.clear()
-            self._calls = self._rows = 0
-        self._calls += 1
-        self._rows += rows
-        if key not in self._guards:
-            self._guards[key] = Guard(_copied(detector.snapshot()), [])
-
     def _restore(self, key: Source) -> None:
-        guard = self._guards.get(key) if self._guarded else None
-        if guard is None:
-            return
-        detector = self._by_key[key]
-        detector.restore(_copied(guard.state))
-        for method, given in guard.calls:
-            for _ in iterable(getattr(detector, method)(given), method):
-                pass
+        if key in self._by_key:
+            self._guards.restore(key, self._by_key[key])
 
     def size(self, key: Source) -> int:
         """The size of one key's state in bytes."""
@@ -598,7 +573,8 @@ class Instances:
             raise checked.wrong(what, "has keys without a state, or twice")
         if not _PLAIN_KEYS.issuperset(map(type, columns[0])) or not {int}.issuperset(map(type, columns[3])):
             raise checked.wrong(what, "has a key that is neither a string nor an integer, or a time that is no number")
-        self._by_key, self._last, self._guards = {}, {}, {}
+        self._by_key, self._last = {}, {}
+        self._guards.clear()
         for key, one, timers, last in zip(*columns, strict=True):
             self._reinstate(key, convert(self._decode(one)), restored_timers(timers, what), last)
 
@@ -657,10 +633,3 @@ def _copier(detector: Detector) -> Callable[[], Detector]:
         return made
 
     return fresh
-
-
-def _copied(state: Any) -> Any:
-    """A copy of a state; plain values are shared."""
-    if type(state) is dict and PLAIN.issuperset(map(type, state.values())):
-        return dict(state)
-    return copy.deepcopy(state)
