@@ -68,9 +68,7 @@ def _plain(value: Any, where: str) -> Any:
             return base64.b64encode(value).decode("ascii")
         case datetime.timedelta() | np.timedelta64():
             return _duration(value)
-        case np.longdouble():  # which has no Python kind
-            return _plain(float(value), where)
-        case np.generic() if not isinstance(value, np.void | np.clongdouble):
+        case np.generic() if not isinstance(value, np.void):
             return _plain(_scalar(value), where)
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
@@ -86,6 +84,8 @@ def _plain(value: Any, where: str) -> Any:
 def _scalar(value: np.generic) -> Any:
     """The Python value of a NumPy scalar; times of nanoseconds have none and become text."""
     plain = value.item()
+    if isinstance(plain, np.floating | np.complexfloating):  # long doubles have none, either
+        return float(plain) if isinstance(plain, np.floating) else complex(plain)
     return str(value) if isinstance(value, np.datetime64) and isinstance(plain, int) else plain
 
 

@@ -235,5 +235,5 @@ def _number(within: int | str | timedelta) -> int:
     return LONGEST
 
 
-def _in_unit(within: int | str | timedelta, unit: str | None) -> int:
+def _in_unit(within: int | str | timedelta | None, unit: str | None) -> int:
     return whole_number("within", duration("within", within, unit), 0, LONGEST)
