@@ -160,7 +160,7 @@ def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]
         elif op == "pool":
             if state is not None:
                 pool.restore(codec.decode(state))
-            engine.use_pool(pool)
+            engine.host.use_pool(pool)
         else:
             engine.end(call["given"] if op == "flush" else None)
     if not answers:

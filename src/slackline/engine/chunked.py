@@ -305,7 +305,7 @@ class ChunkedDriver:
         self, operator: Operator, input: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """The shared rows between the old and the new watermark, without those that are late."""
-        key = input.name, id(watermark), operator.buffer.reads_from
+        key = input.name, id(watermark), operator.buffer.joined_at
         if key not in chunk.stored:
             chunk.stored[key] = self._stored_rows(operator.buffer, input, watermark, chunk)
         _, rows, ts, positions, at, late = chunk.stored[key]

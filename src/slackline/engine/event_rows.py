@@ -53,7 +53,7 @@ class EventRows:
             if not len(rows):
                 continue
             mine = column.take(rows)
-            if plain is None or self.intake.kind(name).demanding:
+            if plain is None or self.intake.topology.kind(name).demanding:
                 rows, mine = self._validated(name, rows, mine)
                 values = PlainValues.of(mine.tolist())
                 assert values is not None, "validated events are plain"
@@ -66,7 +66,7 @@ class EventRows:
 
     def _validated(self, name: str, rows: Ints, events: Column) -> tuple[Ints, Column]:
         """The valid rows of one type, and their events in plain values and declared types."""
-        kind = self.intake.kind(name)
+        kind = self.intake.topology.kind(name)
         kept: list[int] = []
         valid: list[Event] = []
         for row, event in zip(rows.tolist(), events.tolist(), strict=True):

@@ -224,10 +224,6 @@ class Intake:
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
-    def kind(self, name: str) -> EventType:
-        """The declaration of a type."""
-        return self.topology.kind(name)
-
     def admit(self, event: Event, now: int = NEVER, due_at: int = NEVER) -> Admitted | None:
         """Admit one event with arrival time ``now``; None if it is refused.
 

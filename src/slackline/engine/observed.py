@@ -22,7 +22,6 @@ from slackline.core.time import FOREVER, NEVER
 from slackline.engine.engine import Engine
 from slackline.engine.intake import GIVEN
 from slackline.engine.rows import NUMBERS
-from slackline.ordering.delay_pool import DelayPool
 from slackline.ordering.evidence import Basis, basis
 from slackline.ordering.input import DerivedInput, Input
 from slackline.running.found import Found
@@ -181,10 +180,6 @@ class ObservedEngine(Engine):
         """A flush with a reason, or the end of the stream."""
         what = "close" if reason is None else f"flush: {reason}"
         self._take(Step(what, None, None, NEVER), lambda: self.close() if reason is None else self.flush(reason))
-
-    def use_pool(self, pool: DelayPool) -> None:
-        """Use what several keys know of delays."""
-        self.host.use_pool(pool)
 
     def _take(self, step: Step, work: Callable[[], list[Output]]) -> None:
         at = len(self.steps)

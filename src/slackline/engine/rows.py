@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined
 from slackline.core.time import MAX_TS, PER_SECOND, exactly, instant, time_stamp
 from slackline.engine import arrow
+
+T = TypeVar("T", Quarantined, Duplicate)
 
 #: What a row may be, for messages.
 A_ROW = "an event, a mapping or a dataclass with `ts`, `type`, `source`, `seq` and the payload"
@@ -119,17 +121,15 @@ class TimeForm(NamedTuple):
     def late(self, found: list[Late]) -> list[Late]:
         return [each._replace(event=self.event(each.event), lateness=self.length(each.lateness)) for each in found]
 
-    def quarantined(self, found: list[Quarantined]) -> list[Quarantined]:
-        return [each._replace(event=self.event(each.event)) for each in found]
-
-    def duplicates(self, found: list[Duplicate]) -> list[Duplicate]:
+    def others(self, found: list[T]) -> list[T]:
+        """Quarantined events or duplicates."""
         return [each._replace(event=self.event(each.event)) for each in found]
 
     def drained(self, found: Drained) -> Drained:
         if self.is_number:
             return found
         late, quarantined, duplicates = found
-        return Drained(self.late(late), self.quarantined(quarantined), self.duplicates(duplicates))
+        return Drained(self.late(late), self.others(quarantined), self.others(duplicates))
 
 
 NUMBERS = TimeForm("number")

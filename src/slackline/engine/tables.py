@@ -90,7 +90,7 @@ class TableRows:
         """A row as an event."""
         values = {field: arrow.value(column[row]) for field, column in self.columns.items()}
         values.pop("type", None)
-        kind = self.intake.kind(name) if isinstance(name, str) else UNDECLARED
+        kind = self.intake.topology.kind(name) if isinstance(name, str) else UNDECLARED
         source = values.pop(self.source_of(kind), None)
         ts, seq = values.pop("ts"), values.pop("seq", None)
         payload = {field: value for field, value in values.items() if value is not None}
@@ -131,12 +131,12 @@ class TableRows:
         """The valid rows of each type, still without source numbers."""
         present = self._rows_by_type()
         for input, _ in present:
-            self._check_schema(self.intake.kind(input.name), input.name)
+            self._check_schema(self.intake.topology.kind(input.name), input.name)
         return [self._of_type(input, mine) for input, mine in present]
 
     def _of_type(self, input: SensorInput, rows: Ints) -> TypeRows:
         """The valid rows of a type, still without source numbers; with the encoded sources."""
-        kind = self.intake.kind(input.name)
+        kind = self.intake.topology.kind(input.name)
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
