@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from slackline.core.batch import Ints
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, PLAIN_SOURCES, Event, Source
 from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.topology import Topology
@@ -43,7 +43,6 @@ CONVERT_DATES = (
     "convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds, or pass a finer unit"
 )
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
-_PLAIN_SOURCES = frozenset({str, int, type(None)})
 
 
 class Check(NamedTuple):
@@ -73,7 +72,7 @@ def _sequence_number(event: Event, kind: EventType) -> str | None:
 
 def plain_source(source: Any) -> Source:
     """A source as a plain Python value; TypeError if it is not a valid source."""
-    if type(source) in _PLAIN_SOURCES:
+    if type(source) in PLAIN_SOURCES:
         return source
     if isinstance(source, str):
         return str(source)
@@ -246,7 +245,7 @@ class Intake:
         ts, seq, source = event.ts, event.seq, event.source
         if (
             is_checked
-            or type(source) not in _PLAIN_SOURCES
+            or type(source) not in PLAIN_SOURCES
             or type(ts) is not int
             or not 0 <= ts <= MAX_TS
             or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))
