@@ -241,12 +241,12 @@ def in_numbers(
         kind = None if at < 0 else rows.schema.field(at).type
         while kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)):
             kind = kind.value_type
-        if kind is None or not (pa.types.is_timestamp(kind) or is_text(kind)):
+        if kind is None or not (pa.types.is_timestamp(kind) or arrow.is_text(kind)):
             return rows, form or (NUMBERS if len(rows) else None)
         if not len(rows):  # says nothing about the stream
             return rows.set_column(at, "ts", pa.array([], pa.int64())), form
         column = arrow.plain(rows.column(at))
-        if is_text(kind):
+        if arrow.is_text(kind):
             if not any(map(instant, column.to_pylist())):
                 return rows, form  # the intake refuses such a column
             return in_numbers(_events(rows, hierarchy), form, unit, hierarchy)
@@ -268,10 +268,6 @@ def in_numbers(
     if form is None or form.is_number:
         return rows, form
     return [Event.of(e.type, form.number(e.ts), e.source, e.seq, e.payload) for e in rows], form  # type: ignore[arg-type]
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _events(table: pa.Table, hierarchy: Hierarchy) -> list[Event]:

@@ -193,7 +193,7 @@ class ReorderBuffer:
                 if wait > self.wait_max:
                     self.wait_max = wait
 
-    def count_wait(self, waits: int, longest: int, events: int) -> None:
+    def count_delivered(self, waits: int, longest: int, events: int) -> None:
         """Account for delivered events; a wait is stream time at delivery minus event time."""
         self.delivered += events
         self.wait_sum += waits

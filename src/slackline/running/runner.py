@@ -66,7 +66,7 @@ class Runner:
         self.instances: Instances | None = None
         if detector.key is not None or detector.takes_timers:
             self.instances = Instances(detector, name, guarded, self._checked, self._encoded, self._decoded)
-        #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` must be told event time.
+        #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` need event time.
         self.needs_time = detector.takes_timers or detector.ttl is not None
 
     def use_unit(self, unit: str | None) -> None:
