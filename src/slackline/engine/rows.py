@@ -247,7 +247,7 @@ def in_numbers(
             return rows.set_column(at, "ts", pa.array([], pa.int64())), form
         column = arrow.plain(rows.column(at))
         if arrow.is_text(kind):
-            if not any(map(instant, column.to_pylist())):
+            if (form is None or form.is_number) and not any(map(instant, column.to_pylist())):
                 return rows, form  # the intake refuses such a column
             return in_numbers(_events(rows, hierarchy), form, unit, hierarchy)
         form = form or TimeForm.of_column(kind, unit)

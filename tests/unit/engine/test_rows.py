@@ -167,6 +167,16 @@ def test_the_form_survives_a_checkpoint() -> None:
     assert {type(output.event.ts) for output in again.close()} == {str}
 
 
+def test_a_table_without_one_valid_date_in_a_stream_of_dates_is_quarantined_row_by_row() -> None:
+    engine = sl.Engine(sl.Hierarchy([Copy()]))
+    engine.push(pa.table({"ts": ["2026-01-01T00:00:00"], "x": [1]}))
+    engine.push(pa.table({"ts": pa.array(["yesterday", None], pa.string()), "x": [2, 3]}))
+    assert [(each.event["x"], each.reason) for each in engine.quarantined] == [
+        (2, "bad time stamp"),
+        (3, "bad time stamp"),
+    ]
+
+
 def test_a_date_that_is_finer_than_the_unit_is_refused_and_named() -> None:
     engine = sl.Engine(sl.Hierarchy([Copy()]), unit="s")
     engine.push([{"ts": datetime(2026, 1, 1, 0, 0, 0, 5), "x": 1}])
