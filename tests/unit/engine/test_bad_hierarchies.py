@@ -31,6 +31,9 @@ from slackline.core.errors import (
         (lambda: [linked("", "x", listens=("in",), unsorted=("other",))], "does not listen to"),
         (lambda: [bare()], "neither on_event nor on_batch"),
         (lambda: [linked("", "x", listens=("in",), state_types=[int])], "state_types must be a tuple of classes"),
+        (lambda: [linked("", "x", listens=("in",), fixed="limits")], r"fixed must be a tuple of attribute names"),
+        (lambda: [linked("", "x", listens=("in",), version="2")], "version is a whole number of at least 1"),
+        (lambda: [linked("", "x", listens=("in",), name=7)], "the name of a detector is a string"),
     ],
 )
 def test_an_impossible_hierarchy_says_what_to_do(make: Any, message: str) -> None:
