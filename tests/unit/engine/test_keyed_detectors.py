@@ -153,6 +153,15 @@ def held_rows() -> int:
     return sum(len(each) for each in gc.get_objects() if type(each) is sl.Batch)
 
 
+def test_key_and_ttl_are_no_state_where_init_sets_them() -> None:
+    class InInit(Count):
+        def __init__(self) -> None:
+            super().__init__()
+            self.key, self.ttl = "device", 10
+
+    assert InInit().snapshot() == {"n": 0, "times": []}
+
+
 def test_timers_keep_a_state_alive() -> None:
     class Alarm(sl.Detector):
         listens, publishes, key, ttl = ("beat",), ("silent",), "device", 5
