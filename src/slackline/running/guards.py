@@ -10,9 +10,8 @@ from slackline.core.event import Source
 from slackline.core.state_tree import PLAIN
 from slackline.running.found import iterable
 
-#: Calls after which copies are renewed, and rows (more where there may be many instances, each with a copy): what came
-#: since is held in memory, to be fed again.
-CALLS, ROWS, ROWS_OF_INSTANCES = 256, 256, 65_536
+#: Copies are renewed after calls of this cost in all: what came since is held in memory, to be fed again.
+MOST = 256
 
 
 class Guard(NamedTuple):
@@ -23,29 +22,27 @@ class Guard(NamedTuple):
 
 
 class Guards:
-    """Guards of the instances of a detector, by key (None: of a detector without keys); renewed after ``most`` rows."""
+    """Guards of the instances of a detector, by key (None: of a detector without keys)."""
 
-    __slots__ = ("_by_key", "_calls", "_most", "_rows")
+    __slots__ = ("_by_key", "_cost")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """Drop all copies: they do not cover what follows."""
         self._by_key: dict[Source, Guard] = {}
-        self._calls = self._rows = 0  # since the copies were renewed
+        self._cost = 0  # of the calls since the copies were renewed
 
     def drop(self, key: Source) -> None:
         """Drop the copy of a key."""
         self._by_key.pop(key, None)
 
-    def before(self, key: Source, detector: Detector, rows: int = 1) -> None:
-        """A call with so many rows follows: have a copy of the state."""
-        if self._calls >= CALLS or self._rows >= self._most:
+    def before(self, key: Source, detector: Detector, cost: int) -> None:
+        """A call of this cost follows: have a copy of the state."""
+        if self._cost >= MOST:
             self.clear()
-        self._calls += 1
-        self._rows += rows
+        self._cost += cost
         if key not in self._by_key:
             self._by_key[key] = Guard(_copied(detector.snapshot()), [])
 

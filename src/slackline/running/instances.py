@@ -31,9 +31,11 @@ from slackline.core.time import FOREVER, MAX_TS, NEVER, whole
 from slackline.core.timer import Timer
 from slackline.ordering import checked
 from slackline.running.found import Fired, Found, iterable, row_results, runs_of
-from slackline.running.guards import ROWS_OF_INSTANCES, Guards
+from slackline.running.guards import Guards
 from slackline.running.timers import Pending, Timers
 
+#: Rows of a batch that cost as much as a call: there may be many instances, each with a copy of its state.
+ROWS = 256
 #: Timers that on_timer may set for the present in a row.
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
@@ -95,7 +97,7 @@ class Instances:
         self._by_key: dict[Source, Detector] = {} if self._field is not None else {None: detector}
         self._last: dict[Source, int] = {}  # time of the last event, where there is a TTL
         self._sweep_at = MIN_SWEEP
-        self._guards = Guards(ROWS_OF_INSTANCES)
+        self._guards = Guards()
         # The shortest time ahead for which a batch has set a timer so far: shorter batches need not be cut again.
         self._lead = FOREVER
         self._ending: set[tuple[Source, str]] | None = None
@@ -174,7 +176,7 @@ class Instances:
                     key = key_of(event.source if self._field == "source" else event.payload.get(self._field))
                 detector = self._instance(key, now)
                 if self._guarded:
-                    self._guards.before(key, detector)
+                    self._guards.before(key, detector, 1)
                 results = detector.on_event(event)
                 if results is None:
                     published: list[Any] = []
@@ -337,7 +339,7 @@ class Instances:
         """Feed a run; returns its end, which is earlier where a timer that the run sets is due within it."""
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
-            self._guards.before(key, detector, len(rows))
+            self._guards.before(key, detector, 1 + len(rows) // ROWS)
             results = row_results(detector.on_batch(rows), len(rows), self._name, self._checked_item)
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
@@ -412,7 +414,7 @@ class Instances:
             self._changed.add(key)
         try:
             if self._guarded:
-                self._guards.before(key, detector)
+                self._guards.before(key, detector, 1)
             published = list(iterable(detector.on_timer(timer), "on_timer"))
             if entry.turn >= MAX_TURNS and any(isinstance(each, Timer) for each in published):
                 raise NotAnEventError(

@@ -20,7 +20,7 @@ from slackline.core.timer import Timer
 from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
 from slackline.running.found import Fired, Found, iterable, row_results, runs_of, shifted
-from slackline.running.guards import ROWS, Guards
+from slackline.running.guards import Guards
 from slackline.running.instances import Instances, RefusedKeyError, restored_timers
 from slackline.running.state_copy import ReceivedState, StateCopy
 from slackline.running.timers import NOT_DUE
@@ -61,7 +61,7 @@ class Runner:
         self.failures: list[Failure] = []  # of what was fed last, until pop_failures
         self._find_class = class_finder(detector.state_types)
         self._born = _attributes(detector)
-        self._guards = Guards(ROWS)
+        self._guards = Guards()
         #: State by key, and timers, for detectors that have them.
         self.instances: Instances | None = None
         if detector.key is not None or detector.takes_timers:
