@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,7 +138,7 @@ def declared_value(value: Any, dtype: np.dtype[Any]) -> Any:
         if value is None:
             return math.nan
         if isinstance(value, int | float | np.number | np.bool_ | Decimal) and not isinstance(value, complex):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"), suppress(OverflowError):  # of an integer beyond all floats
                 return dtype.type(float(value)).item()
     elif value is None:
         raise ValueError(f"is missing, and {dtype} has no value for that")

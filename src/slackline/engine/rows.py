@@ -80,7 +80,7 @@ class TimeForm(NamedTuple):
 
     def back(self, ts: Any) -> Any:
         """An event time as it went in."""
-        if self.is_number or type(ts) is not int:
+        if self.is_number or type(ts) is not int or not -(2**63) < ts < 2**63:
             return ts
         if self.unit == "ns" and ts % 1_000 and self.kind == "text":
             return f"{np.datetime64(ts, 'ns')}{'' if self.zone is None else '+00:00'}"
@@ -98,7 +98,10 @@ class TimeForm(NamedTuple):
             return number
         if self.unit == "ns":
             return np.timedelta64(number, "ns")
-        return timedelta(microseconds=number * 1_000_000 // PER_SECOND[self.unit])
+        try:
+            return timedelta(microseconds=number * 1_000_000 // PER_SECOND[self.unit])
+        except OverflowError:
+            return np.timedelta64(number, self.unit)  # type: ignore[call-overload]
 
     # Results.
 

@@ -177,6 +177,15 @@ def test_a_table_without_one_valid_date_in_a_stream_of_dates_is_quarantined_row_
     ]
 
 
+def test_times_beyond_all_dates_come_back_as_far_as_they_can() -> None:
+    engine = sl.Engine(sl.Hierarchy([Copy()]), unit="ms", policy="ordered", max_jump=None)
+    engine.push([{"ts": datetime(2026, 1, 1), "x": 1}, {"ts": 10**400, "x": 2}, {"ts": 2**62, "x": 3}])
+    engine.push([{"ts": datetime(2026, 1, 2), "x": 4}])
+    late, quarantined, _ = engine.drain()
+    assert [each.event.ts for each in quarantined] == [10**400]
+    assert [each.lateness for each in late] == [np.timedelta64(2**62 - 1 - 1_767_312_000_000, "ms")]
+
+
 def test_a_date_that_is_finer_than_the_unit_is_refused_and_named() -> None:
     engine = sl.Engine(sl.Hierarchy([Copy()]), unit="s")
     engine.push([{"ts": datetime(2026, 1, 1, 0, 0, 0, 5), "x": 1}])
