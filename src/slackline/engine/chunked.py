@@ -269,8 +269,7 @@ class ChunkedDriver:
         due = merged(self._due(operator, watermark, previous, chunk), runner.merges_types, runner.merges_batches)
         chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
         if len(due.at):
-            waits = np.maximum(chunk.clk.take(due.at) - due.ts, 0)
-            operator.buffer.count_delivered(int(waits.sum()), int(waits.max()), len(waits))
+            operator.buffer.count_delivered(np.maximum(chunk.clk.take(due.at) - due.ts, 0))
         if operator.defers:
             _defer(operator, due, previous, chunk)
             self._feed_deferred(operator, chunk)

@@ -193,10 +193,11 @@ class ReorderBuffer:
                 if wait > self.wait_max:
                     self.wait_max = wait
 
-    def count_delivered(self, waits: int, longest: int, events: int) -> None:
-        """Account for delivered events; a wait is stream time at delivery minus event time."""
-        self.delivered += events
-        self.wait_sum += waits
+    def count_delivered(self, waits: Ints) -> None:
+        """Account for delivered events, given how long each waited: stream time at delivery minus event time."""
+        longest = int(waits.max())
+        self.delivered += len(waits)
+        self.wait_sum += int(waits.sum()) if longest * len(waits) < 2**63 else sum(waits.tolist())
         self.wait_max = max(self.wait_max, longest)
 
     def release_events(self, watermark: int, clk: int, has_rows: bool) -> list[Event]:
