@@ -232,23 +232,21 @@ def estimate(old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays | Non
     and ``network``, as in ``{"position": {"jitter": 40}, "hit": {"network": 5}}``. What it does not have is as it was;
     where no network is given there is none.
     """
-    known = _sensor_delays(old, hierarchy, _checked(hierarchy, sub_delays or {}))
-    for event, parts in _propagated(old, hierarchy, sub_delays or {}, dict(known), clk=0):
-        known[event.type] = TypeDelay(event.received - event.ts, **parts)
-    return Calibration.made(hierarchy, known)
+    return Calibration.made(hierarchy, _propagated(old, hierarchy, sub_delays or {}, 0)[1])
 
 
 def propagate(
     old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays | None = None, clk: int = 0
 ) -> list[PseudoEvent]:
     """The pseudo events by which :func:`estimate` finds its delays, in the order in which they are sent, at ``clk``."""
-    known = _sensor_delays(old, hierarchy, _checked(hierarchy, sub_delays or {}))
-    return [event for event, _ in _propagated(old, hierarchy, sub_delays or {}, known, clk)]
+    return _propagated(old, hierarchy, sub_delays or {}, clk)[0]
 
 
 def _propagated(
-    old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays, known: dict[str, TypeDelay], clk: int
-) -> Iterator[tuple[PseudoEvent, dict[str, int]]]:
+    old: Calibration, hierarchy: Hierarchy, sub_delays: SubDelays, clk: int
+) -> tuple[list[PseudoEvent], dict[str, TypeDelay]]:
+    """The pseudo events, and the delays of all types."""
+    known, sent = _sensor_delays(old, hierarchy, _checked(hierarchy, sub_delays)), []
     # The order of the names is from the lowest level up, so that all inputs of a detector are known before its turn.
     for name in hierarchy.names:
         ordering = max(known[kind].delay for kind in awaited(hierarchy, name))
@@ -257,8 +255,9 @@ def _propagated(
             event = PseudoEvent(kind, clk - ordering - parts["processing"] - parts["back"], clk + parts["network"])
             if event.received - event.ts > MAX_TS:
                 raise ConfigError(f"the delay of {kind!r} would be {event.received - event.ts}, more than all time.")
-            known[kind] = TypeDelay(event.received - event.ts)
-            yield event, parts
+            known[kind] = TypeDelay(event.received - event.ts, **parts)
+            sent.append(event)
+    return sent, known
 
 
 def _parts(old: Calibration, hierarchy: Hierarchy, name: str, kind: str, measured: Mapping[str, int]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from slackline.core import codec
 from slackline.core.errors import ConfigError, SlacklineError
@@ -33,16 +33,11 @@ ANSWERS, SHOWN = 20, 5
 _EVENT = re.compile(r"(?P<type>[^\s@/#:]+)(/(?P<source>[^#@]+))?(#(?P<seq>\d+))?@(?P<ts>.+)")
 
 
-class _Traced(NamedTuple):
-    engine: ObservedEngine
-    form: TimeForm
-
-
 class Explained:
     """A trace, replayed. Made by :func:`explain`."""
 
-    def __init__(self, engines: list[tuple[Any, _Traced]]) -> None:
-        self._engines = engines  # with their keys; a key whose state has expired has several, one after the other
+    def __init__(self, answers: list[_Answer]) -> None:
+        self._answers = answers  # a key whose state has expired has several, one after the other
 
     def event(self, asked: str, key: Any = None) -> list[dict[str, Any]]:
         """What became of each event that matches, and what it comes from if it is a result.
@@ -51,10 +46,9 @@ class Explained:
         ``key``    that of the engine, where there are several; all unless given.
         """
         found = []
-        for name, traced in self._engines:
-            if key is None or str(key) == str(name):
-                answer = _Answer(name, *traced)
-                pairs = traced.engine.found(_matching(asked, traced.form))
+        for answer in self._answers:
+            if key is None or str(key) == str(answer.key):
+                pairs = answer.engine.found(_matching(asked, answer.form))
                 found += [answer.of(at, event) for at, event in pairs[:ANSWERS]]
         if not found:
             raise SlacklineError(
@@ -71,9 +65,8 @@ class Explained:
         longest: list[tuple[int, int, int, _Answer, Event]] = []
         late: list[tuple[int, _Answer, Event]] = []
         errors: list[str] = []
-        for name, traced in self._engines:
-            answer = _Answer(name, *traced)
-            engine = traced.engine
+        for answer in self._answers:
+            engine = answer.engine
             errors += [text for _, text in engine.errors]
             counts["results"] += sum(output.op == "insert" for _, output in engine.outputs)
             for at, event in engine.found(lambda _: True):
@@ -136,9 +129,9 @@ def explain(trace: str | Path, hierarchy: Hierarchy | Callable[[str | None], Hie
         raise TraceError(f"{trace} is damaged: {error!r}.") from error
 
 
-def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]) -> list[tuple[Any, _Traced]]:
-    engines: dict[Any, _Traced] = {}  # the last of each key
-    former: list[tuple[Any, _Traced]] = []
+def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]) -> list[_Answer]:
+    answers: dict[Any, _Answer] = {}  # the last of each key
+    former: list[_Answer] = []
     new: bytes | None = None
     pool = DelayPool()
     for call in calls:
@@ -154,14 +147,14 @@ def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]
                     f"{trace} is of another version of the application: {engine.stats()['upgrade']}. Give the "
                     f"application as it was by --app."
                 )
-            if key in engines:
-                former.append((key, engines.pop(key)))
-            engines[key] = _Traced(engine, NUMBERS)
+            if key in answers:
+                former.append(answers.pop(key))
+            answers[key] = _Answer(key, engine, NUMBERS)
             continue
-        engine = engines[key].engine
+        engine = answers[key].engine
         if op == "push":
             if call["form"] is not None:
-                engines[key] = _Traced(engine, form_of(call["form"]) or NUMBERS)
+                answers[key] = _Answer(key, engine, form_of(call["form"]) or NUMBERS)
             times = call["now"] or [None] * len(call["rows"])
             for event, now in zip(call["rows"], times, strict=False):
                 engine.arrive(event, now)
@@ -170,12 +163,12 @@ def _replayed(trace: Path, hierarchy: Hierarchy, calls: Iterator[dict[str, Any]]
         elif op == "pool":
             if state is not None:
                 pool.restore(codec.decode(state))
-            engine.use_pool(pool)
+            engine.host.use_pool(pool)
         else:
             engine.end(call["given"] if op == "flush" else None)
-    if not engines:
+    if not answers:
         raise TraceError(f"{trace} has no calls: nothing was pushed while it was written.")
-    return [*former, *engines.items()]
+    return [*former, *answers.values()]
 
 
 def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
@@ -189,7 +182,7 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
         name = re.sub(r"/\d+$", "", asked)  # where states expire, ids end with the time at which the engine was made
         return lambda event: id_of(event) == name
     kind, source, seq = given["type"], given["source"], given["seq"]
-    ts = int(given["ts"]) if given["ts"].isdigit() else form.number(given["ts"])
+    ts = int(given["ts"]) if given["ts"].isdecimal() else form.number(given["ts"])
     if time_stamp(ts) is None:
         raise ConfigError(f"{given['ts']!r} is no event time of this stream; give a number or an ISO 8601 date.")
     return lambda event: (
@@ -208,7 +201,7 @@ def _subject(waited: Waited) -> str:
 
 
 class _Answer:
-    """Answers about one engine, as plain data."""
+    """Answers about the engine of one key, as plain data; ``form`` is that of event times outside."""
 
     def __init__(self, key: Any, engine: ObservedEngine, form: TimeForm) -> None:
         self.key, self.engine, self.form = key, engine, form

@@ -178,7 +178,7 @@ def test_the_replay_of_a_trace_decides_as_the_engine_did(tmp_path_factory, rows,
         outputs = engine.push(events[cut:], now=times[cut:] if timed and events[cut:] else None)
         outputs += engine.flush("test") + engine.close()
     explained = explain(path, hierarchy())
-    [observed] = [each.engine for _, each in explained._engines]
+    [observed] = [each.engine for each in explained._answers]
     assert [output for _, output in observed.outputs] == outputs
     late = sum(fate.outcome == "late" for _, event in observed.found(lambda _: True) for fate in observed.fates(event))
     assert late == len(engine.late)
@@ -199,7 +199,7 @@ def test_engines_by_key_share_delays_as_they_did(tmp_path):
         for at in range(0, len(events), 100):
             engines.push(events[at : at + 100], keys[at : at + 100])
     explained = explain(tmp_path / "t", hierarchy())
-    observed = {name: each.engine for name, each in explained._engines}
+    observed = {each.key: each.engine for each in explained._answers}
     for name in engines.names:
         ours, theirs = observed[name].stats(), engines.stats(name)
         assert (ours["detectors"], ours["types"]) == (theirs["detectors"], theirs["types"])
@@ -248,6 +248,8 @@ def test_a_trace_of_another_application_or_version_and_a_damaged_one_are_refused
         explain(path, hierarchy()).event("kick@2")
     with pytest.raises(ConfigError, match="give TYPE@TS"):
         explain(path, hierarchy()).event("kick")
+    with pytest.raises(ConfigError, match="no event time of this stream"):
+        explain(path, hierarchy()).event("kick@²")
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b'{"slackline": "trace", "version": 99}\n')
     with pytest.raises(TraceError, match="version 99"):

@@ -207,10 +207,11 @@ def joined_columns(old: Column, new: Column) -> Column:
     if not len(new):
         return old
     if old.dtype != new.dtype:  # an integer may not become a float because a later table has floats
-        return np.concatenate((_as_objects(old), _as_objects(new)))
+        return np.concatenate((as_objects(old), as_objects(new)))
     return np.concatenate((old, new))
 
 
-def _as_objects(column: Column) -> Column:
+def as_objects(column: Column) -> Column:
+    """The values of a column as Python has them."""
     # Dates and durations of nanoseconds have no Python kind: as a list they would be numbers.
     return object_column(list(column) if column.dtype.kind in "mM" else column.tolist())

@@ -25,6 +25,8 @@ CONNECTIONS = frozenset(
         "max_backdate",
         "urgency",
         "merged",
+        "key",
+        "ttl",
         "name",
         "version",
     }

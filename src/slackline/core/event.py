@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Source = int | str | None
+#: The very types of sources, once events are admitted: no subclasses.
+PLAIN_SOURCES = frozenset({str, int, type(None)})
 
 #: The sequence number of an event that has none.
 NO_SEQ = -1

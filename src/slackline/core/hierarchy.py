@@ -58,6 +58,8 @@ class Hierarchy:
                     f"a hierarchy is made of instances of slackline.Detector; got {detector!r}. "
                     f"Subclass slackline.Detector and pass an instance, e.g. Hierarchy([MyDetector()], ...)."
                 )
+            if not isinstance(detector.name, str):
+                raise HierarchyError(f"the name of a detector is a string; {detector!r} has {detector.name!r}.")
         names = [detector_name(detector) for detector in given]
         for name, times in Counter(names).items():
             if times > 1:
@@ -174,13 +176,20 @@ class Hierarchy:
     def _check_detector(name: str, detector: Detector) -> None:
         for attribute in ("listens", "publishes", "unsorted", "reliable"):
             kinds = getattr(detector, attribute)
-            if isinstance(kinds, str) or not all(isinstance(kind, str | EventType) for kind in kinds):
+            is_list = isinstance(kinds, Iterable) and not isinstance(kinds, str)
+            if not is_list or not all(isinstance(kind, str | EventType) for kind in kinds):
                 raise HierarchyError(
                     f"{name}.{attribute} must be a tuple of event type names, e.g. ('near', 'kick'); got {kinds!r}."
                 )
         types: Any = detector.state_types
         if not isinstance(types, tuple) or not all(isinstance(kind, type) for kind in types):
             raise HierarchyError(f"{name}.state_types must be a tuple of classes, e.g. (Player,); got {types!r}.")
+        fixed: Any = detector.fixed
+        if isinstance(fixed, str) or not all(isinstance(each, str) for each in fixed):
+            raise HierarchyError(f"{name}.fixed must be a tuple of attribute names, e.g. ('limits',); got {fixed!r}.")
+        version: Any = detector.version
+        if type(version) is not int or version < 1:
+            raise HierarchyError(f"{name}.version is a whole number of at least 1; got {version!r}.")
         max_backdate: Any = detector.max_backdate
         if not isinstance(max_backdate, int) or not 0 <= max_backdate <= MAX_TS:
             raise HierarchyError(

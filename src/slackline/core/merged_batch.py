@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from slackline.core.batch import Batch, Column, Ints, object_column
+from slackline.core.batch import Batch, Column, Ints, as_objects, object_column
 from slackline.core.event import Event, Source
 
 
@@ -60,7 +60,7 @@ class MergedBatch(Batch):
         for number, column in enumerate(columns):
             if column is not None:
                 if dtype.kind == "O" and column.dtype.kind != "O":
-                    column = object_column(column.tolist())
+                    column = as_objects(column)
                 rows = np.flatnonzero(self._origin == number)
                 whole[rows] = column[self._within[rows]]
         return whole

@@ -84,6 +84,8 @@ def _plain(value: Any, where: str) -> Any:
 def _scalar(value: np.generic) -> Any:
     """The Python value of a NumPy scalar; times of nanoseconds have none and become text."""
     plain = value.item()
+    if isinstance(plain, np.floating | np.complexfloating):  # long doubles have none, either
+        return float(plain) if isinstance(plain, np.floating) else complex(plain)
     return str(value) if isinstance(value, np.datetime64) and isinstance(plain, int) else plain
 
 

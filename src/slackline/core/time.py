@@ -58,6 +58,10 @@ _SECONDS = {
     }.items()
     for word in words.split()
 }  # fmt: skip
+#: The same of NumPy's units.
+_NUMPY_SECONDS = {unit: _SECONDS[unit.lower()] for unit in ("ns", "us", "ms", "s", "m", "h", "D")} | {
+    "W": 7 * _SECONDS["day"]
+}
 _PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([a-zµ]+)\s*")
 
 
@@ -197,9 +201,12 @@ def seconds_in(given: Any) -> Fraction | None:
     (Fraction(3, 2), Fraction(129600, 1), Fraction(1, 500), None)
     """
     if isinstance(given, np.timedelta64):
-        if np.isnat(given) or np.datetime_data(given.dtype)[0] in ("Y", "M", "generic"):
+        unit, count = np.datetime_data(given.dtype)
+        if np.isnat(given) or unit in ("Y", "M", "generic"):
             return None
-        return Fraction(int(given.astype("timedelta64[ns]").astype(np.int64)), 10**9)
+        if unit not in _NUMPY_SECONDS:  # finer than nanoseconds
+            given, unit, count = given.astype("timedelta64[ns]"), "ns", 1
+        return int(given.astype(np.int64)) * count * _NUMPY_SECONDS[unit]
     if isinstance(given, timedelta):
         if given != given:  # pandas' NaT
             return None

@@ -111,10 +111,7 @@ def _column(now: Any) -> pa.ChunkedArray:
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             raise wrong from None
     column = arrow.plain(now)
-    kind = column.type
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    ):
+    if not (arrow.is_numeric(column.type) or pa.types.is_null(column.type)):
         raise wrong
     return column
 

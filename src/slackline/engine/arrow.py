@@ -47,6 +47,16 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of this type are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether values of this type are numbers, decimals included."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def whole_numbers(column: pa.ChunkedArray) -> tuple[Ints, Mask]:
     """The values as time stamps or sequence numbers (see ``core.time``), and which of them are valid."""
     kind = column.type

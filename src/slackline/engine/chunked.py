@@ -269,8 +269,7 @@ class ChunkedDriver:
         due = merged(self._due(operator, watermark, previous, chunk), runner.merges_types, runner.merges_batches)
         chunk.backs.update({input.name: [(-1, input.back)] for input in operator.publishes})
         if len(due.at):
-            waits = np.maximum(chunk.clk.take(due.at) - due.ts, 0)
-            operator.buffer.count_wait(int(waits.sum()), int(waits.max()), len(waits))
+            operator.buffer.count_delivered(np.maximum(chunk.clk.take(due.at) - due.ts, 0))
         if operator.defers:
             _defer(operator, due, previous, chunk)
             self._feed_deferred(operator, chunk)
@@ -305,7 +304,7 @@ class ChunkedDriver:
         self, operator: Operator, input: SensorInput, watermark: Ints, chunk: Chunk, segments: list[Segment]
     ) -> None:
         """The shared rows between the old and the new watermark, without those that are late."""
-        key = input.name, id(watermark), operator.buffer.reads_from
+        key = input.name, id(watermark), operator.buffer.joined_at
         if key not in chunk.stored:
             chunk.stored[key] = self._stored_rows(operator.buffer, input, watermark, chunk)
         _, rows, ts, positions, at, late = chunk.stored[key]

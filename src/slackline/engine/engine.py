@@ -387,7 +387,7 @@ class Engine:
     @property
     def quarantined(self) -> list[Quarantined]:
         """Quarantined events that were not drained yet, in arrival order."""
-        return self._in_form.quarantined(self._results.quarantined)
+        return self._in_form.others(self._results.quarantined)
 
     @property
     def duplicates(self) -> int:

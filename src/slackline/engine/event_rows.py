@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackline.core.batch import Column, Ints, object_column
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, PLAIN_SOURCES, Event, Source
 from slackline.core.time import MAX_TS
 from slackline.engine.admission import ArrivalBatch, Refused, TypeRows
 from slackline.engine.intake import Intake, Refusal, admitted, as_refused
 
 _NO_SLOTS: Ints = np.empty(0, dtype=np.int64)
-_PLAIN_SOURCES = {str, int, type(None)}
 _TYPE, _TS, _SEQ, _SOURCE = (attrgetter(name) for name in ("type", "ts", "seq", "source"))
 
 
@@ -53,7 +52,7 @@ class EventRows:
             if not len(rows):
                 continue
             mine = column.take(rows)
-            if plain is None or self.intake.kind(name).demanding:
+            if plain is None or self.intake.topology.kind(name).demanding:
                 rows, mine = self._validated(name, rows, mine)
                 values = PlainValues.of(mine.tolist())
                 assert values is not None, "validated events are plain"
@@ -66,7 +65,7 @@ class EventRows:
 
     def _validated(self, name: str, rows: Ints, events: Column) -> tuple[Ints, Column]:
         """The valid rows of one type, and their events in plain values and declared types."""
-        kind = self.intake.kind(name)
+        kind = self.intake.topology.kind(name)
         kept: list[int] = []
         valid: list[Event] = []
         for row, event in zip(rows.tolist(), events.tolist(), strict=True):
@@ -92,7 +91,7 @@ class PlainValues(NamedTuple):
         """None unless numbers are integers from 0 to MAX_TS, and sources are strings, integers or None."""
         ts, seqs, sources = list(map(_TS, events)), list(map(_SEQ, events)), list(map(_SOURCE, events))
         given = [seq for seq in seqs if seq is not None]
-        if not (_are_time_stamps(ts) and _are_time_stamps(given) and _PLAIN_SOURCES.issuperset(map(type, sources))):
+        if not (_are_time_stamps(ts) and _are_time_stamps(given) and PLAIN_SOURCES.issuperset(map(type, sources))):
             return None
         if len(given) < len(seqs):
             given = [NO_SEQ if seq is None else seq for seq in seqs]

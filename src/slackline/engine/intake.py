@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from slackline.core.batch import Ints
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, PLAIN_SOURCES, Event, Source
 from slackline.core.time import A_TIME_STAMP, MAX_TS, NEVER, is_date, time_stamp, whole
 from slackline.core.types import EventType
 from slackline.engine.topology import Topology
@@ -43,7 +44,6 @@ CONVERT_DATES = (
     "convert dates to whole numbers of one unit, e.g. int(ts.timestamp() * 1000) for milliseconds, or pass a finer unit"
 )
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
-_PLAIN_SOURCES = frozenset({str, int, type(None)})
 
 
 class Check(NamedTuple):
@@ -73,7 +73,7 @@ def _sequence_number(event: Event, kind: EventType) -> str | None:
 
 def plain_source(source: Any) -> Source:
     """A source as a plain Python value; TypeError if it is not a valid source."""
-    if type(source) in _PLAIN_SOURCES:
+    if type(source) in PLAIN_SOURCES:
         return source
     if isinstance(source, str):
         return str(source)
@@ -138,7 +138,7 @@ def declared_value(value: Any, dtype: np.dtype[Any]) -> Any:
         if value is None:
             return math.nan
         if isinstance(value, int | float | np.number | np.bool_ | Decimal) and not isinstance(value, complex):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"), suppress(OverflowError):  # of an integer beyond all floats
                 return dtype.type(float(value)).item()
     elif value is None:
         raise ValueError(f"is missing, and {dtype} has no value for that")
@@ -224,10 +224,6 @@ class Intake:
         self.anew = False
         self.skews = None if skew is None else Skews(list(topology.sensors), skew == "correct")
 
-    def kind(self, name: str) -> EventType:
-        """The declaration of a type."""
-        return self.topology.kind(name)
-
     def admit(self, event: Event, now: int = NEVER, due_at: int = NEVER) -> Admitted | None:
         """Admit one event with arrival time ``now``; None if it is refused.
 
@@ -250,7 +246,7 @@ class Intake:
         ts, seq, source = event.ts, event.seq, event.source
         if (
             is_checked
-            or type(source) not in _PLAIN_SOURCES
+            or type(source) not in PLAIN_SOURCES
             or type(ts) is not int
             or not 0 <= ts <= MAX_TS
             or not (seq is None or (type(seq) is int and 0 <= seq <= MAX_TS))

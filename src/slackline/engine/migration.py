@@ -53,19 +53,15 @@ class Detached:
 
     def __init__(self, engine: Engine, name: str, copied: StateCopy) -> None:
         operator = operator_of(engine, name)
-        rest = copied.rest()
+        #: What the copy lacks, and the state beside it.
+        self.rest = copied.rest()
         copied.end()
         self._runner, self._head = operator.runner, _head(engine, operator)
-        beside = self._dump(operator.runner.state_beside(copied))
-        #: What the copy lacks, and the state beside it.
-        self.rest, self.beside = rest, beside
-
-    def _dump(self, runner: dict[str, Any]) -> bytes:
-        return codec.dump(KIND, VERSION, {**self._head, "runner": runner}, where=self._head["name"])
+        self.beside = _dumped(self._head, self._runner.state_beside(copied))
 
     def whole(self) -> bytes:
         """The complete state, as :func:`packed` gives it."""
-        return self._dump(self._runner.state())
+        return _dumped(self._head, self._runner.state())
 
 
 class Receiver:
@@ -85,8 +81,11 @@ class Receiver:
 def packed(engine: Engine, name: str) -> bytes:
     """The complete state of a detector. Changes nothing."""
     operator = operator_of(engine, name)
-    state = {**_head(engine, operator), "runner": operator.runner.state()}
-    return codec.dump(KIND, VERSION, state, where=name)
+    return _dumped(_head(engine, operator), operator.runner.state())
+
+
+def _dumped(head: dict[str, Any], runner: dict[str, Any]) -> bytes:
+    return codec.dump(KIND, VERSION, {**head, "runner": runner}, where=head["name"])
 
 
 def operator_of(engine: Engine, name: str) -> Operator:

@@ -22,7 +22,6 @@ from slackline.core.time import FOREVER, NEVER
 from slackline.engine.engine import Engine
 from slackline.engine.intake import GIVEN
 from slackline.engine.rows import NUMBERS
-from slackline.ordering.delay_pool import DelayPool
 from slackline.ordering.evidence import Basis, basis
 from slackline.ordering.input import DerivedInput, Input
 from slackline.running.found import Found
@@ -182,10 +181,6 @@ class ObservedEngine(Engine):
         what = "close" if reason is None else f"flush: {reason}"
         self._take(Step(what, None, None, NEVER), lambda: self.close() if reason is None else self.flush(reason))
 
-    def use_pool(self, pool: DelayPool) -> None:
-        """Use what several keys know of delays."""
-        self.host.use_pool(pool)
-
     def _take(self, step: Step, work: Callable[[], list[Output]]) -> None:
         at = len(self.steps)
         self.steps.append(step)
@@ -307,9 +302,9 @@ class ObservedEngine(Engine):
         steps, bases = self._bases[name]
         return bases[max(0, bisect_right(steps, at) - 1)]
 
-    def lineage(self, event: Event, effort: int = EFFORT) -> Lineage:
-        """What an event comes from, down to the sensors; the search feeds at most ``effort`` events to detectors."""
-        return self._lineage(event, [effort])
+    def lineage(self, event: Event) -> Lineage:
+        """What an event comes from, down to the sensors; the search feeds at most ``EFFORT`` events to detectors."""
+        return self._lineage(event, [EFFORT])
 
     def _lineage(self, event: Event, effort: list[int]) -> Lineage:
         made = self._published.get(id(event))

@@ -16,8 +16,9 @@ from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.types import EventType
+from slackline.engine.arrow import is_text
 from slackline.engine.engine import Engine
-from slackline.engine.rows import fields_of, is_frame, is_text, table_of
+from slackline.engine.rows import fields_of, is_frame, table_of
 
 #: The columns that an ordered frame has beside its own.
 COLUMNS = ("position", "kind", "lateness", "reason", "detail")

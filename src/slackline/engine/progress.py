@@ -24,7 +24,7 @@ from slackline.core.outcome import ProgressUpdate
 from slackline.core.time import FOREVER, MAX_TS, NEVER
 from slackline.core.types import EventType
 from slackline.engine.intake import plain_source
-from slackline.engine.topology import Topology
+from slackline.engine.topology import UNDECLARED, Topology
 from slackline.ordering import checked
 from slackline.ordering.input import SensorInput
 from slackline.ordering.shared_rows import restored_rows, saved_rows
@@ -130,9 +130,8 @@ class ProgressExport:
         return Batch.joined(pieces) if pieces else self._batch(name, [])
 
     def _batch(self, name: str, events: list[Event]) -> Batch:
-        types = self._topology.hierarchy.types
-        declared = types[name].fields if name in types else None
-        return numbered(self._topology.entering[name], Batch.of_events(name, events, declared))
+        batch = Batch.of_events(name, events, self._topology.kind(name).fields)
+        return numbered(self._topology.entering[name], batch)
 
     # Checkpoints.
 
@@ -228,20 +227,20 @@ def checked_update(topology: Topology, item: ProgressUpdate) -> tuple[Batch | No
     for warning in item.warnings:
         whole_number(f"{what}: warnings", warning, -(2**63), MAX_TS)
     try:
-        batch = _batch(item, topology.hierarchy.types.get(item.type) if is_sensor else None)
+        batch = _batch(item, topology.kind(item.type) if is_sensor else UNDECLARED)
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{what} contains invalid events: {error}.") from error
     return (batch, item._replace(events=())) if is_sensor else (None, item._replace(events=tuple(item.events)))
 
 
-def _batch(item: ProgressUpdate, kind: EventType | None) -> Batch:
+def _batch(item: ProgressUpdate, kind: EventType) -> Batch:
     """The events of an update as a batch; ValueError or TypeError if they cannot be events of its type."""
     events: Any = item.events
     if not isinstance(events, Batch):
         events = list(events)
         if not all(isinstance(event, Event) and event.type == item.type and type(event.ts) is int for event in events):
             raise ValueError("not all of them are events of this type with integer time stamps")
-        events = Batch.of_events(item.type, events, kind.fields if kind else None)
+        events = Batch.of_events(item.type, events, kind.fields)
     ts, seq, (slots, names) = events.ts, events.seq, events.sources
     if events.type != item.type or any(column.dtype != np.int64 for column in (ts, seq, slots)):
         raise ValueError(f"the batch is of type {events.type!r}, or its numbers are not int64")
@@ -251,7 +250,7 @@ def _batch(item: ProgressUpdate, kind: EventType | None) -> Batch:
         raise ValueError("the batch refers to sources that it does not name")
     for slot in np.unique(slots).tolist():
         plain_source(names[slot])
-    _check_fields(events, kind.fields if kind else {})
+    _check_fields(events, kind.fields)
     return events
 
 

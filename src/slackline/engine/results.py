@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from slackline.core.errors import DetectorError
 from slackline.core.event import Event
@@ -27,6 +27,8 @@ from slackline.running.operator import Operator
 from slackline.running.runner import Failure
 
 RAISED = "detector raised"
+
+T = TypeVar("T")
 
 
 class Results:
@@ -182,13 +184,21 @@ class Results:
 
     def restore(self, state: dict[str, Any]) -> None:
         what = "results"
-        self._late = [(p, rank, _late(item, what)) for p, rank, item in checked.items(state, what, "late")]
-        aside = checked.items(state, what, "quarantined")
-        self._quarantined = [(position, _quarantined(item, what)) for position, item in aside]
-        self._duplicates = [_duplicate(item, what) for item in checked.items(state, what, "duplicates")]
+        self._late = [
+            (position, rank, _restored(Late, item, "lateness", int))
+            for position, rank, item in checked.items(state, what, "late")
+        ]
+        self._quarantined = [
+            (position, _restored(Quarantined, item, "reason", str))
+            for position, item in checked.items(state, what, "quarantined")
+        ]
+        self._duplicates = [
+            _restored(Duplicate, item, "position", int) for item in checked.items(state, what, "duplicates")
+        ]
         self.reasons, self.flushed = (Counter(checked.entry(state, what, name)) for name in ("reasons", "flushed"))
 
-        numbers = [*(n for *pair, _ in self._late for n in pair), *(p for p, _ in self._quarantined)]
+        numbers = [n for position, rank, late in self._late for n in (position, rank, late.event.ts)]
+        numbers += [position for position, _ in self._quarantined]
         words = all(type(reason) is str for reason in (*self.reasons, *self.flushed))
         numbers += [*self.reasons.values(), *self.flushed.values()]
         if not words or not all(type(number) is int for number in numbers):
@@ -203,23 +213,10 @@ def _users_level() -> int:
     return level
 
 
-def _late(item: Any, what: str) -> Late:
-    late = Late(*item)
-    if type(late.event) is not Event or type(late.event.ts) is not int or type(late.lateness) is not int:
-        raise checked.wrong(what, "contain an entry that is not a late event")
-    total_order(late.event)
-    return late
-
-
-def _quarantined(item: Any, what: str) -> Quarantined:
-    quarantined = Quarantined(*item)
-    if type(quarantined.event) is not Event or type(quarantined.reason) is not str:
-        raise checked.wrong(what, "contain an entry that is not a quarantined event")
-    return quarantined
-
-
-def _duplicate(item: Any, what: str) -> Duplicate:
-    duplicate = Duplicate(*item)
-    if type(duplicate.event) is not Event or type(duplicate.position) is not int:
-        raise checked.wrong(what, "contain an entry that is not a duplicate")
-    return duplicate
+def _restored(kind: Callable[..., T], item: Any, field: str, of: type) -> T:
+    """A saved item of a side output, if it holds an event, and this field is of this type."""
+    restored: Any = kind(*item)
+    if type(restored.event) is not Event or type(getattr(restored, field)) is not of:
+        raise checked.wrong("results", f"contain {restored!r:.80}")
+    made: T = restored
+    return made

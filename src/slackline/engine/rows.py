@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Drained, Duplicate, Late, Output, Quarantined
 from slackline.core.time import MAX_TS, PER_SECOND, exactly, instant, time_stamp
 from slackline.engine import arrow
+
+T = TypeVar("T", Quarantined, Duplicate)
 
 #: What a row may be, for messages.
 A_ROW = "an event, a mapping or a dataclass with `ts`, `type`, `source`, `seq` and the payload"
@@ -78,7 +80,7 @@ class TimeForm(NamedTuple):
 
     def back(self, ts: Any) -> Any:
         """An event time as it went in."""
-        if self.is_number or type(ts) is not int:
+        if self.is_number or type(ts) is not int or not -(2**63) < ts < 2**63:
             return ts
         if self.unit == "ns" and ts % 1_000 and self.kind == "text":
             return f"{np.datetime64(ts, 'ns')}{'' if self.zone is None else '+00:00'}"
@@ -96,7 +98,10 @@ class TimeForm(NamedTuple):
             return number
         if self.unit == "ns":
             return np.timedelta64(number, "ns")
-        return timedelta(microseconds=number * 1_000_000 // PER_SECOND[self.unit])
+        try:
+            return timedelta(microseconds=number * 1_000_000 // PER_SECOND[self.unit])
+        except OverflowError:
+            return np.timedelta64(number, self.unit)  # type: ignore[call-overload]
 
     # Results.
 
@@ -119,17 +124,15 @@ class TimeForm(NamedTuple):
     def late(self, found: list[Late]) -> list[Late]:
         return [each._replace(event=self.event(each.event), lateness=self.length(each.lateness)) for each in found]
 
-    def quarantined(self, found: list[Quarantined]) -> list[Quarantined]:
-        return [each._replace(event=self.event(each.event)) for each in found]
-
-    def duplicates(self, found: list[Duplicate]) -> list[Duplicate]:
+    def others(self, found: list[T]) -> list[T]:
+        """Quarantined events or duplicates."""
         return [each._replace(event=self.event(each.event)) for each in found]
 
     def drained(self, found: Drained) -> Drained:
         if self.is_number:
             return found
         late, quarantined, duplicates = found
-        return Drained(self.late(late), self.quarantined(quarantined), self.duplicates(duplicates))
+        return Drained(self.late(late), self.others(quarantined), self.others(duplicates))
 
 
 NUMBERS = TimeForm("number")
@@ -241,13 +244,13 @@ def in_numbers(
         kind = None if at < 0 else rows.schema.field(at).type
         while kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)):
             kind = kind.value_type
-        if kind is None or not (pa.types.is_timestamp(kind) or is_text(kind)):
+        if kind is None or not (pa.types.is_timestamp(kind) or arrow.is_text(kind)):
             return rows, form or (NUMBERS if len(rows) else None)
         if not len(rows):  # says nothing about the stream
             return rows.set_column(at, "ts", pa.array([], pa.int64())), form
         column = arrow.plain(rows.column(at))
-        if is_text(kind):
-            if not any(map(instant, column.to_pylist())):
+        if arrow.is_text(kind):
+            if (form is None or form.is_number) and not any(map(instant, column.to_pylist())):
                 return rows, form  # the intake refuses such a column
             return in_numbers(_events(rows, hierarchy), form, unit, hierarchy)
         form = form or TimeForm.of_column(kind, unit)
@@ -268,10 +271,6 @@ def in_numbers(
     if form is None or form.is_number:
         return rows, form
     return [Event.of(e.type, form.number(e.ts), e.source, e.seq, e.payload) for e in rows], form  # type: ignore[arg-type]
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _events(table: pa.Table, hierarchy: Hierarchy) -> list[Event]:

@@ -35,10 +35,12 @@ class TableRows:
         self.columns = {name: arrow.plain(table[name]) for name in names}
         self.refused: list[Refused] = []
         self.types = self._types()
-        self.ts, self.good_ts = arrow.whole_numbers(self._checked("ts", _is_numeric, "time stamps are whole numbers"))
+        self.ts, self.good_ts = arrow.whole_numbers(
+            self._checked("ts", arrow.is_numeric, "time stamps are whole numbers")
+        )
         self.seq: Ints | None = None
         if "seq" in names:
-            seq = self._checked("seq", _is_numeric, "sequence numbers are whole numbers")
+            seq = self._checked("seq", arrow.is_numeric, "sequence numbers are whole numbers")
             self.seq, self.good_seq = arrow.whole_numbers(seq)
             if seq.null_count:
                 absent = seq.is_null().to_numpy(zero_copy_only=False)
@@ -90,7 +92,7 @@ class TableRows:
         """A row as an event."""
         values = {field: arrow.value(column[row]) for field, column in self.columns.items()}
         values.pop("type", None)
-        kind = self.intake.kind(name) if isinstance(name, str) else UNDECLARED
+        kind = self.intake.topology.kind(name) if isinstance(name, str) else UNDECLARED
         source = values.pop(self.source_of(kind), None)
         ts, seq = values.pop("ts"), values.pop("seq", None)
         payload = {field: value for field, value in values.items() if value is not None}
@@ -131,12 +133,12 @@ class TableRows:
         """The valid rows of each type, still without source numbers."""
         present = self._rows_by_type()
         for input, _ in present:
-            self._check_schema(self.intake.kind(input.name), input.name)
+            self._check_schema(self.intake.topology.kind(input.name), input.name)
         return [self._of_type(input, mine) for input, mine in present]
 
     def _of_type(self, input: SensorInput, rows: Ints) -> TypeRows:
         """The valid rows of a type, still without source numbers; with the encoded sources."""
-        kind = self.intake.kind(input.name)
+        kind = self.intake.topology.kind(input.name)
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
@@ -240,12 +242,8 @@ def _take(array: Column, rows: Ints) -> Column:
     return array if len(rows) == len(array) else array.take(rows)
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+    return arrow.is_text(kind) or bool(pa.types.is_dictionary(kind))
 
 
 def _is_source(kind: pa.DataType) -> bool:
@@ -256,4 +254,4 @@ def _fits(kind: pa.DataType, dtype: np.dtype[Any]) -> bool:
     """Whether a column may hold values of a declared type."""
     if pa.types.is_union(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return True
-    return dtype.kind == "f" and _is_numeric(kind)
+    return dtype.kind == "f" and arrow.is_numeric(kind)

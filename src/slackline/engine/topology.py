@@ -35,15 +35,15 @@ class Topology:
         self,
         hierarchy: Hierarchy,
         evidence: Evidence,
-        targets: Mapping[str, float] | None = None,
-        sensors: Collection[str] | None = None,
-        now: Now | None = None,
-        alone: bool = False,
+        targets: Mapping[str, float],
+        sensors: Collection[str] | None,
+        now: Now | None,
+        alone: bool,
     ) -> None:
         self.evidence = evidence
         self._now = now
         #: The late target of each detector, where they differ.
-        self.targets = targets or {}
+        self.targets = targets
         #: Decides, over all types, when delays are known well enough.
         self.startup = StartupEstimator(evidence.warmup)
         self.sensors: dict[str, SensorInput] = {}
@@ -299,11 +299,9 @@ class Topology:
             operator.buffer.restore(state["buffers"][operator.name], arrivals)
             operator.runner.restore(state["runners"][operator.name])
             operator.restore_deferred(state.get("deferred", {}).get(operator.name, []))
-        if len(kept) < len(self.operators):  # new detectors do not read the rows that arrived before them
-            for operator in kept:
-                operator.buffer.rows_to_heap()
-            for sensor in self.sensors.values():
-                sensor.shared_rows.clear()
+        for operator in self.operators:
+            if operator not in kept:  # it does not read the rows that arrived before
+                operator.buffer.join(arrivals)
 
     def check_invariants(self) -> None:
         """Assert what must hold between two pushes; for tests."""

@@ -14,7 +14,6 @@ from numba import njit
 
 from slackline.core.batch import Column, Floats, Ints
 from slackline.core.errors import StateError
-from slackline.core.time import FOREVER
 
 #: More than any counter reaches.
 MANY = 2**62
@@ -84,10 +83,10 @@ def floats(state: Any, what: str, name: str, size: int) -> Floats:
     return value
 
 
-def items(state: Any, what: str, name: str, most: int = FOREVER) -> list[Any]:
+def items(state: Any, what: str, name: str) -> list[Any]:
     """A list."""
     value = entry(state, what, name)
-    if type(value) is not list or len(value) > most:
+    if type(value) is not list:
         raise wrong(f"{what}.{name}", f"is {_short(value)} and must be a list")
     return value
 

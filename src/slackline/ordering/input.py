@@ -438,13 +438,22 @@ class SensorInput(Input):
         if self._readiness_rows < len(self.sources):
             self._add_readiness_rows()
         self._reserve(len(positions))
-        default_slack, since = startup or (clk, clk)
         reached, slack = np.empty(len(clk), dtype=np.int64), np.empty(len(clk), dtype=np.int64)
-        watermark.run(
-            self.ints, self.floats, self.readiness, self.readiness_tree, self._rules, positions, slots, ts, first,
-            before, clk, default_slack, since, _NO_TIMES if arrival_watermark is None else arrival_watermark,
-            arrival_before, np.empty(len(clk), dtype=np.int64) if at_once is None else at_once, reached, slack,
-        )  # fmt: skip
+        measured, sources = (self.ints, self.floats), (self.readiness, self.readiness_tree)
+        arrivals = self._rules, positions, slots, ts, first, before, clk
+        if self.evidence.policy == ORDERED:
+            reached[:], slack[:] = np.where(clk == NEVER, NEVER, clk - 1), 0
+        elif self.evidence.policy == SLACK:
+            watermark.run_slack(*measured, *arrivals, reached, slack)
+        elif not self.tracks:
+            watermark.run_ready(*measured, *sources, *arrivals, reached, slack)
+        else:
+            default_slack, since = startup or (clk, clk)
+            watermark.run_target(
+                *measured, *sources, *arrivals, default_slack, since,
+                _NO_TIMES if arrival_watermark is None else arrival_watermark, arrival_before,
+                np.empty(len(clk), dtype=np.int64) if at_once is None else at_once, reached, slack,
+            )  # fmt: skip
         if self.tracks and len(positions):
             self.floats, self._room = target_slack.trimmed(self.ints, self.floats), 0
             self._bind()

@@ -59,7 +59,7 @@ class ReorderBuffer:
     """The inputs, the watermark and the buffered events of one detector."""
 
     __slots__ = (
-        "K", "_group", "_joined_at", "_offered", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs",
+        "K", "_group", "_offered", "_row_inputs", "_startup", "delivered", "group", "heap", "inputs", "joined_at",
         "late", "name", "overdue", "slack_inputs", "unsorted", "wait_max", "wait_sum", "watermark", "watermark_inputs",
     )  # fmt: skip
 
@@ -85,7 +85,8 @@ class ReorderBuffer:
         self.K = 0
         self.heap: list[Entry] = []
         self.overdue: list[Entry] = []  # late events, delivered when stream time moves next
-        self._joined_at = 0  # the arrival position from which shared rows are read
+        #: The arrival position from which shared rows are read.
+        self.joined_at = 0
         self._offered = 0
         self.delivered = 0
         self.late = 0
@@ -192,10 +193,11 @@ class ReorderBuffer:
                 if wait > self.wait_max:
                     self.wait_max = wait
 
-    def count_wait(self, waits: int, longest: int, events: int) -> None:
-        """Account for delivered events; a wait is stream time at delivery minus event time."""
-        self.delivered += events
-        self.wait_sum += waits
+    def count_delivered(self, waits: Ints) -> None:
+        """Account for delivered events, given how long each waited: stream time at delivery minus event time."""
+        longest = int(waits.max())
+        self.delivered += len(waits)
+        self.wait_sum += int(waits.sum()) if longest * len(waits) < 2**63 else sum(waits.tolist())
         self.wait_max = max(self.wait_max, longest)
 
     def release_events(self, watermark: int, clk: int, has_rows: bool) -> list[Event]:
@@ -206,7 +208,7 @@ class ReorderBuffer:
         heap = self.heap
         if watermark < self.watermark:
             watermark = self.watermark
-        for entry in self._row_entries(watermark) if has_rows else ():
+        for entry in self.row_entries(watermark) if has_rows else ():
             _push(heap, entry)
         self.watermark = watermark
         released: list[Event] = []
@@ -239,8 +241,8 @@ class ReorderBuffer:
         store = input.shared_rows
         start, stop = store.ts.searchsorted((after, until), side="right").tolist()
         stop = max(start, stop)
-        if self._joined_at and (store.positions[start:stop] < self._joined_at).any():
-            return start, stop, np.flatnonzero(store.positions[start:stop] >= self._joined_at)
+        if self.joined_at and (store.positions[start:stop] < self.joined_at).any():
+            return start, stop, np.flatnonzero(store.positions[start:stop] >= self.joined_at)
         return start, stop, None
 
     def rows_between(self, input: SensorInput, after: int, until: int) -> tuple[Rows, Ints, Ints]:
@@ -252,23 +254,14 @@ class ReorderBuffer:
 
     def join(self, position: int) -> None:
         """Read the shared rows from this arrival position on."""
-        self._joined_at = position
-
-    @property
-    def reads_from(self) -> int:
-        """The arrival position from which shared rows are read."""
-        return self._joined_at
+        self.joined_at = position
 
     def rows_to_heap(self) -> None:
         """Move the shared rows that this buffer has not released yet into the heap."""
         self.heap = sorted([*self.heap, *self.row_entries()])  # a sorted list is a heap
 
-    def row_entries(self) -> list[Entry]:
-        """The shared rows that this buffer has not released yet, as entries."""
-        return self._row_entries(FOREVER)
-
-    def _row_entries(self, watermark: int) -> list[Entry]:
-        """Those of them that this watermark passes."""
+    def row_entries(self, watermark: int = FOREVER) -> list[Entry]:
+        """The shared rows that this buffer has not released yet, as entries: those that this watermark passes."""
         entries = []
         for input in self._row_inputs:
             if len(input.shared_rows):
@@ -322,8 +315,8 @@ class ReorderBuffer:
         saved: dict[str, Any] = {field: getattr(self, field) for field in self._SAVED}
         # The other fields of an entry follow from its event.
         saved["heap"] = [(entry.position, entry.nth, entry.event) for entry in sorted([*self.heap, *rows])]
-        if self._joined_at:
-            saved["joined_at"] = self._joined_at
+        if self.joined_at:
+            saved["joined_at"] = self.joined_at
         saved["overdue"] = [(entry.position, entry.nth, entry.event) for entry in self.overdue]
         return saved
 
@@ -335,7 +328,7 @@ class ReorderBuffer:
         for field in self._COUNTERS:
             setattr(self, field, checked.number(state, what, field))
         self.wait_sum = checked.number(state, what, "wait_sum", 0, 2**200)
-        self._joined_at = checked.number(state, what, "joined_at", 0) if "joined_at" in state else 0
+        self.joined_at = checked.number(state, what, "joined_at", 0) if "joined_at" in state else 0
         types = frozenset(input.name for input in self.inputs)
         heap, overdue = (
             [self._restored(item, f"{what}.{name}", types, arrivals) for item in checked.items(state, what, name)]

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from slackline.core.batch import Ints, Mask
-from slackline.core.event import NO_SEQ, Event, Source
+from slackline.core.event import NO_SEQ, PLAIN_SOURCES, Event, Source
 from slackline.ordering import checked, readiness
 from slackline.ordering.borrowed import borrowed
 
@@ -115,7 +115,6 @@ def _ranked(sources: Sequence[Source]) -> Ints:
 
 _NOTHING_SEEN = empty_seen(0)
 _NO_RANKS: Ints = np.empty(0, dtype=np.int64)
-_SOURCE_KINDS = (str, int, type(None))
 
 
 class Sources:
@@ -208,7 +207,7 @@ class Sources:
     def restore(self, state: dict[str, Any], what: str) -> None:
         self.names = checked.items(state, what, "names")
         n = len(self.names)
-        if not all(issubclass(kind, _SOURCE_KINDS) for kind in set(map(type, self.names))):
+        if not PLAIN_SOURCES.issuperset(map(type, self.names)):
             raise checked.wrong(f"{what}.names", "holds a value that cannot be a source")
         self.slots = dict(zip(self.names, range(n), strict=True))
         if len(self.slots) != n:

@@ -101,21 +101,19 @@ class StartupEstimator:
 
     def adopt_default_slack(self, default_slack: int, clk: int) -> bool:
         """Use the default slack of another engine if there is none here; says whether anything changed."""
-        if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN) or clk == NEVER:
-            return False
-        self.ints[[_COUNT, SINCE, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, clk, 0, 1, NEVER, 0
-        self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
-        self._update()
-        return True
+        return clk != NEVER and self._adopt(default_slack, clk)
 
     def start_from(self, default_slack: int) -> bool:
         """Start with the default slack of engines of other keys if there is none here; says whether anything changed.
 
         Delays are measured from the next event on.
         """
+        return self._adopt(default_slack, int(self.ints[SINCE]))
+
+    def _adopt(self, default_slack: int, since: int) -> bool:
         if default_slack == STARTING or self.default_slack not in (STARTING, UNCERTAIN):
             return False
-        self.ints[[_COUNT, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, 0, 1, NEVER, 0
+        self.ints[[_COUNT, SINCE, _LEFT, _CERTAIN, _START, _MAY_CONTINUE]] = self.clock_arrivals, since, 0, 1, NEVER, 0
         self.ints[_LARGEST] = max(self.ints[_LARGEST], default_slack // CAREFUL)
         self._update()
         return True

@@ -18,8 +18,8 @@ waits for the warm-up.
 **Ordered.** Where the input is in order already, every event before ``clk`` has arrived and only events at ``clk``
 itself may follow: the input watermark is ``clk - 1``, and nothing is measured.
 
-``step`` is one position; ``run`` is many, made of the same steps. There is no other code for it, so cutting a stream
-into chunks cannot make a difference (law 3).
+``step`` is one position; ``run_slack``, ``run_ready`` and ``run_target`` are many, made of the same steps. There is no
+other code for it, so cutting a stream into chunks cannot make a difference (law 3).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class AtPosition(NamedTuple):
 def rules_of(
     policy: int, margin: float, timeout: int, block: int, warmup: int, target: float, is_clock: bool, declared: int
 ) -> Column:
-    """The rules as ``step`` and ``run`` take them; values larger than any time stamp saturate."""
+    """The rules as compiled code takes them; values larger than any time stamp saturate."""
     # RARE times the warm-up must fit 64 bits.
     timeout, block, warmup = min(timeout, FOREVER), min(block, FOREVER), min(warmup, FOREVER // RARE)
     rules = np.array([(policy, margin, timeout, block, warmup, target, is_clock, declared)], dtype=RULES)
@@ -278,60 +278,8 @@ def step(  # type: ignore[no-untyped-def]
     return _ready_step(ints, floats, sources, tree, at, r)
 
 
-@njit(cache=True)
-def run(  # type: ignore[no-untyped-def]
-    ints,
-    floats,
-    sources,
-    tree,
-    rules,
-    positions,
-    slots,
-    ts,
-    first,
-    before,
-    clk,
-    default_slack,
-    since,
-    arrival_watermark,
-    arrival_before,
-    at_once,
-    input_watermark,
-    slack,
-):
-    """All positions of a chunk that starts at ``first``: fills ``input_watermark`` and ``slack`` (K)."""
-    policy = rules[0]["policy"]
-    if policy == ORDERED:
-        for p in range(len(clk)):
-            input_watermark[p] = _before(clk[p])
-            slack[p] = 0
-        return
-    # Three loops, since the one for slack is twice as fast without the others' code in it.
-    if policy == SLACK:
-        _run_slack(ints, floats, rules, positions, slots, ts, first, before, clk, input_watermark, slack)
-    elif rules[0]["target"] >= 0.0:
-        _run_target(
-            ints,
-            floats,
-            sources,
-            tree,
-            rules,
-            positions,
-            slots,
-            ts,
-            first,
-            before,
-            clk,
-            default_slack,
-            since,
-            arrival_watermark,
-            arrival_before,
-            at_once,
-            input_watermark,
-            slack,
-        )
-    else:
-        _run_ready(ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, input_watermark, slack)
+# All positions of a chunk that starts at position ``first``: these fill ``input_watermark`` and ``slack`` (K). There is
+# a loop for each policy, since the one for slack is twice as fast without the others' code in it.
 
 
 @njit(cache=True, inline="always")
@@ -343,7 +291,7 @@ def _arriving(positions, slots, ts, arrival, p):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _run_slack(  # type: ignore[no-untyped-def]
+def run_slack(  # type: ignore[no-untyped-def]
     ints, floats, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
@@ -361,7 +309,7 @@ def _run_slack(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _run_ready(  # type: ignore[no-untyped-def]
+def run_ready(  # type: ignore[no-untyped-def]
     ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, input_watermark, slack
 ):
     r = _unpacked(rules)
@@ -384,26 +332,10 @@ def _run_ready(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _run_target(  # type: ignore[no-untyped-def]
-    ints,
-    floats,
-    sources,
-    tree,
-    rules,
-    positions,
-    slots,
-    ts,
-    first,
-    before,
-    clk,
-    default_slack,
-    since,
-    arrival_watermark,
-    arrival_before,
-    at_once,
-    input_watermark,
-    slack,
-):
+def run_target(  # type: ignore[no-untyped-def]
+    ints, floats, sources, tree, rules, positions, slots, ts, first, before, clk, default_slack, since,
+    arrival_watermark, arrival_before, at_once, input_watermark, slack,
+):  # fmt: skip
     r = _unpacked(rules)
     ints, floats, sources, tree = borrowed(ints), borrowed(floats), borrowed(sources), borrowed(tree)
     positions, slots, ts = borrowed(positions), borrowed(slots), borrowed(ts)

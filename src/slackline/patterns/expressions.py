@@ -16,14 +16,9 @@ from slackline.core.errors import ConfigError
 #: What an expression yields: a number (bool included), a text (any other value), a condition, or not known yet.
 NUMBER, TEXT, CONDITION, UNKNOWN = "number", "text", "condition", "unknown"
 
-ARITHMETIC = ("+", "-", "*", "/", "//", "%")
-COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-
 #: Which of a step's events a reading refers to. In a condition of the step itself, the event in question is one of
 #: them, the last.
 LAST, FIRST, PREVIOUS = "last", "first", "previous"
-#: What is computed over all events of a step.
-AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
 class Expression:

@@ -104,7 +104,7 @@ class Pattern(Detector):
     def use_unit(self, unit: str | None) -> None:
         """Convert ``within``, and check the conditions against it."""
         if seconds_in(self._length) is not None:
-            self._within, self._machine = duration("within", self._length, unit), None
+            self._within, self._machine = _in_unit(self._length, unit), None
             check_pattern(self._part, self._automaton, steps_of(self._part), self._within, self._output)
 
     def on_batch(self, batch: Batch) -> Iterator[tuple[int, Event | Timer]]:
@@ -229,7 +229,11 @@ def _skip(after_match: Any, steps: Mapping[str, Step]) -> tuple[str, str | None]
 def _number(within: int | str | timedelta) -> int:
     """A length of time as a number; the longest until its unit is known."""
     if (seconds := seconds_in(within)) is None:
-        return whole_number("within", duration("within", within, None), 0, LONGEST)
+        return _in_unit(within, None)
     if seconds < 0:
         raise ConfigError(f"within={within!r} is not valid; it must be a length of time of at least 0.")
     return LONGEST
+
+
+def _in_unit(within: int | str | timedelta | None, unit: str | None) -> int:
+    return whole_number("within", duration("within", within, unit), 0, LONGEST)

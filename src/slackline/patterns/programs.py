@@ -186,8 +186,6 @@ UPDATES = {
 #: Registers that any step updates belong to this step.
 ANY_STEP = ""
 
-Code = NDArray[np.int32]
-
 
 class Compiler:
     """Compiles expressions; numbers the registers, columns and constants that they use."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from slackline.core.batch import Batch
 from slackline.core.errors import NotAnEventError
 from slackline.core.event import Event
 from slackline.core.timer import Timer
+
+T = TypeVar("T")
 
 
 class Fired(NamedTuple):
@@ -38,6 +41,25 @@ def iterable(results: Any, method: str) -> Iterable[Any]:
     if not isinstance(results, Iterable):
         raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list or None.")
     return results
+
+
+def row_results(results: Any, rows: int, name: str, check: Callable[[Any], T]) -> list[tuple[int, T]]:
+    """What ``on_batch`` of a detector gave for a batch of so many rows, in order of rows, each item checked."""
+    found: list[tuple[int, T]] = []
+    for item in iterable(results, "on_batch"):
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise NotAnEventError(
+                f"on_batch of {name!r} yielded {item!r}; yield (row, event) or (row, timer) pairs, row being the "
+                f"number of the row in the batch that causes it."
+            )
+        row = operator.index(item[0])
+        if not 0 <= row < rows:
+            raise NotAnEventError(
+                f"on_batch of {name!r} yielded row {row} of a batch of {rows} rows; rows count from 0."
+            )
+        found.append((row, check(item[1])))
+    found.sort(key=operator.itemgetter(0))
+    return found
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[tuple[int, Batch]]:

@@ -5,8 +5,8 @@ Rows of single events are processed one after the other. Rows of a batch are gro
 its rows as one batch, cut where one of its timers is due; what the instances publish is put into the order of the rows
 and timers that caused it. So results do not depend on how rows are grouped.
 
-**Restoring.** When an instance raises, its state is restored from a copy and the calls since. What it yields takes
-effect only when a call has succeeded.
+When an instance raises, its state is restored (:mod:`slackline.running.guards`). What it yields takes effect only when
+a call has succeeded.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from slackline.core.state_tree import PLAIN
 from slackline.core.time import FOREVER, MAX_TS, NEVER, whole
 from slackline.core.timer import Timer
 from slackline.ordering import checked
-from slackline.running.found import Fired, Found, iterable, runs_of
+from slackline.running.found import Fired, Found, iterable, row_results, runs_of
+from slackline.running.guards import Guards
 from slackline.running.timers import Pending, Timers
 
-#: Calls after which copies of states are renewed.
-GUARD_EVERY = 256
+#: Rows of a batch that cost as much as a call: there may be many instances, each with a copy of its state.
+ROWS = 256
 #: Timers that on_timer may set for the present in a row.
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
@@ -61,13 +62,6 @@ class Captured(NamedTuple):
     state: bytes
     timers: tuple[tuple[str, int, int, int], ...]
     last: int
-
-
-class Guard(NamedTuple):
-    """A copy of an instance's state, and the calls since."""
-
-    state: Any
-    calls: list[tuple[str, Any]]
 
 
 #: What was published in groups, each with its place in the order of rows and timers.
@@ -103,8 +97,7 @@ class Instances:
         self._by_key: dict[Source, Detector] = {} if self._field is not None else {None: detector}
         self._last: dict[Source, int] = {}  # time of the last event, where there is a TTL
         self._sweep_at = MIN_SWEEP
-        self._guards: dict[Source, Guard] = {}
-        self._calls = 0
+        self._guards = Guards()
         # The shortest time ahead for which a batch has set a timer so far: shorter batches need not be cut again.
         self._lead = FOREVER
         self._ending: set[tuple[Source, str]] | None = None
@@ -183,7 +176,7 @@ class Instances:
                     key = key_of(event.source if self._field == "source" else event.payload.get(self._field))
                 detector = self._instance(key, now)
                 if self._guarded:
-                    self._guard(key, detector)
+                    self._guards.before(key, detector, 1)
                 results = detector.on_event(event)
                 if results is None:
                     published: list[Any] = []
@@ -197,7 +190,7 @@ class Instances:
                 self._failed(key, row, event, error, failed)
             else:
                 if self._guarded:
-                    self._guards[key].calls.append(("on_event", event))
+                    self._guards.after(key, "on_event", event)
         return found
 
     def _without_timers(self, key: Source, published: list[Any], now: int, turn: int = 0) -> list[Any]:
@@ -346,8 +339,8 @@ class Instances:
         """Feed a run; returns its end, which is earlier where a timer that the run sets is due within it."""
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
-            self._guard(key, detector)
-            results = self._checked_rows(iterable(detector.on_batch(rows), "on_batch"), len(rows))
+            self._guards.before(key, detector, 1 + len(rows) // ROWS)
+            results = row_results(detector.on_batch(rows), len(rows), self._name, self._checked_item)
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
             if cut is None:
@@ -361,7 +354,7 @@ class Instances:
             if not isinstance(item, Timer):
                 number = int(numbers[start + row])
                 found.append(((number, 1), (number, item)))
-        self._guards[key].calls.append(("on_batch", rows))
+        self._guards.after(key, "on_batch", rows)
         return stop
 
     def _cut(self, timers: list[tuple[int, Timer]], before: Ints) -> int | None:
@@ -378,23 +371,8 @@ class Instances:
         due = min(pending.values(), default=FOREVER)
         return int(np.searchsorted(before, due)) if due <= before[-1] else None
 
-    def _checked_rows(self, results: Iterable[Any], n: int) -> list[tuple[int, Any]]:
-        checked: list[tuple[int, Any]] = []
-        for item in results:
-            if not isinstance(item, tuple) or len(item) != 2:
-                raise NotAnEventError(
-                    f"on_batch of {self._name!r} yielded {item!r}; yield (row, event) or (row, timer) pairs, row being "
-                    f"the number of the row in the batch that causes it."
-                )
-            row = operator.index(item[0])
-            if not 0 <= row < n:
-                raise NotAnEventError(
-                    f"on_batch of {self._name!r} yielded row {row} of a batch of {n} rows; rows count from 0."
-                )
-            is_timer = isinstance(item[1], Timer) and self._detector.takes_timers
-            checked.append((row, item[1] if is_timer else self._check(item[1])))
-        checked.sort(key=operator.itemgetter(0))
-        return checked
+    def _checked_item(self, item: Any) -> Event | Timer:
+        return item if isinstance(item, Timer) and self._detector.takes_timers else self._check(item)
 
     # Timers.
 
@@ -436,7 +414,7 @@ class Instances:
             self._changed.add(key)
         try:
             if self._guarded:
-                self._guard(key, detector)
+                self._guards.before(key, detector, 1)
             published = list(iterable(detector.on_timer(timer), "on_timer"))
             if entry.turn >= MAX_TURNS and any(isinstance(each, Timer) for each in published):
                 raise NotAnEventError(
@@ -450,7 +428,7 @@ class Instances:
             self._failed(key, fired, event, error, failed)
             return []
         if self._guarded:
-            self._guards[key].calls.append(("on_timer", timer))
+            self._guards.after(key, "on_timer", timer)
         return found
 
     # States.
@@ -479,7 +457,7 @@ class Instances:
     def _drop(self, key: Source) -> None:
         del self._by_key[key]
         del self._last[key]
-        self._guards.pop(key, None)
+        self._guards.drop(key)
 
     def sweep(self, now: int) -> None:
         """Drop the states that have expired at event time ``now``."""
@@ -490,23 +468,9 @@ class Instances:
                     self._changed.add(key)
             self._sweep_at = max(MIN_SWEEP, 2 * len(self._by_key))
 
-    def _guard(self, key: Source, detector: Detector) -> None:
-        if self._calls >= GUARD_EVERY:
-            self._guards.clear()
-            self._calls = 0
-        self._calls += 1
-        if key not in self._guards:
-            self._guards[key] = Guard(_copied(detector.snapshot()), [])
-
     def _restore(self, key: Source) -> None:
-        guard = self._guards.get(key) if self._guarded else None
-        if guard is None:
-            return
-        detector = self._by_key[key]
-        detector.restore(_copied(guard.state))
-        for method, given in guard.calls:
-            for _ in iterable(getattr(detector, method)(given), method):
-                pass
+        if key in self._by_key:
+            self._guards.restore(key, self._by_key[key])
 
     def size(self, key: Source) -> int:
         """The size of one key's state in bytes."""
@@ -611,7 +575,8 @@ class Instances:
             raise checked.wrong(what, "has keys without a state, or twice")
         if not _PLAIN_KEYS.issuperset(map(type, columns[0])) or not {int}.issuperset(map(type, columns[3])):
             raise checked.wrong(what, "has a key that is neither a string nor an integer, or a time that is no number")
-        self._by_key, self._last, self._guards = {}, {}, {}
+        self._by_key, self._last = {}, {}
+        self._guards.clear()
         for key, one, timers, last in zip(*columns, strict=True):
             self._reinstate(key, convert(self._decode(one)), restored_timers(timers, what), last)
 
@@ -670,10 +635,3 @@ def _copier(detector: Detector) -> Callable[[], Detector]:
         return made
 
     return fresh
-
-
-def _copied(state: Any) -> Any:
-    """A copy of a state; plain values are shared."""
-    if type(state) is dict and PLAIN.issuperset(map(type, state.values())):
-        return dict(state)
-    return copy.deepcopy(state)

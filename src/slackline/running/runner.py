@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
@@ -21,13 +19,11 @@ from slackline.core.time import NEVER, duration, time_stamp
 from slackline.core.timer import Timer
 from slackline.core.types import shared_set, type_names
 from slackline.ordering import checked
-from slackline.running.found import Fired, Found, iterable, runs_of, shifted
+from slackline.running.found import Fired, Found, iterable, row_results, runs_of, shifted
+from slackline.running.guards import Guards
 from slackline.running.instances import Instances, RefusedKeyError, restored_timers
 from slackline.running.state_copy import ReceivedState, StateCopy
 from slackline.running.timers import NOT_DUE
-
-#: Rows after which the copy of the state is renewed.
-GUARD_EVERY = 256
 
 
 @dataclass(slots=True)
@@ -43,8 +39,8 @@ class Failure:
 class Runner:
     """Runs one detector.
 
-    When the detector raises, the event is quarantined and, if the runner is *guarded*, the state is restored: a copy of
-    the state is kept, and the rows since are replayed. Batch detectors are always guarded, since a failed batch is fed
+    When the detector raises, the event is quarantined and, if the runner is *guarded*, the state is restored
+    (:mod:`slackline.running.guards`). Batch detectors are always guarded, since a failed batch is fed
     again row by row to find the failing row, unless they are atomic. Event detectors are guarded if the engine
     continues after errors.
     """
@@ -65,14 +61,12 @@ class Runner:
         self.failures: list[Failure] = []  # of what was fed last, until pop_failures
         self._find_class = class_finder(detector.state_types)
         self._born = _attributes(detector)
-        self._kept: Any = None
-        self._since: list[Event | Batch] | None = None
-        self._rows_since = 0
+        self._guards = Guards()
         #: State by key, and timers, for detectors that have them.
         self.instances: Instances | None = None
         if detector.key is not None or detector.takes_timers:
             self.instances = Instances(detector, name, guarded, self._checked, self._encoded, self._decoded)
-        #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` must be told event time.
+        #: Whether the detector has timers or a TTL, so that :meth:`feed` and :meth:`advance` need event time.
         self.needs_time = detector.takes_timers or detector.ttl is not None
 
     def use_unit(self, unit: str | None) -> None:
@@ -99,7 +93,7 @@ class Runner:
         try:
             return self._attempt(rows, len(rows))
         except Exception:
-            self._restore()
+            self._guards.restore(None, self.detector)
             return self._feed_rows([rows.slice(row, row + 1) for row in range(len(rows))])
 
     @property
@@ -158,18 +152,20 @@ class Runner:
                     published = []
             except Exception as error:
                 published = []
-                self._restore()
+                self._guards.restore(None, self.detector)
                 event = one.event(0) if isinstance(one, Batch) else one
                 self.failures.append(Failure(row, event, error, self._state_size()))
                 self.failed += 1
         return found
 
     def _attempt(self, rows: Event | Batch, n: int) -> Found:
+        if isinstance(rows, Batch) and self.detector.merged:
+            rows = MergedBatch.of(rows)
         if self.guarded:
-            self._guard(n)
+            self._guards.before(None, self.detector, n)
         found = self._publications(rows)
-        if self._since is not None:
-            self._since.append(rows)
+        if self.guarded:
+            self._guards.after(None, "on_batch" if isinstance(rows, Batch) else "on_event", rows)
         return self._stamped(found)
 
     def _stamped(self, found: Found) -> Found:
@@ -183,22 +179,8 @@ class Runner:
     def _publications(self, rows: Event | Batch) -> Found:
         if isinstance(rows, Event):
             return [(0, self._checked(event)) for event in iterable(self.detector.on_event(rows), "on_event")]
-        found: Found = []
         given = MergedBatch.of(rows) if self.detector.merged else rows
-        for item in iterable(self.detector.on_batch(given), "on_batch"):
-            if not isinstance(item, tuple) or len(item) != 2:
-                raise NotAnEventError(
-                    f"on_batch of {self.name!r} yielded {item!r}; yield (row, event) pairs, row being the number "
-                    f"of the row in the batch that causes the event."
-                )
-            row = operator.index(item[0])
-            if not 0 <= row < len(rows):
-                raise NotAnEventError(
-                    f"on_batch of {self.name!r} yielded row {row} of a batch of {len(rows)} rows; rows count from 0."
-                )
-            found.append((row, self._checked(item[1])))
-        found.sort(key=operator.itemgetter(0))
-        return found
+        return [*row_results(self.detector.on_batch(given), len(rows), self.name, self._checked)]
 
     def _checked(self, event: Any) -> Event:
         if isinstance(event, Timer):
@@ -233,22 +215,6 @@ class Runner:
         if self.takes_events:
             return [(row, found) for row, event in enumerate(rows) for _, found in self._publications(event)]
         return [each for start, run in self._runs(rows) for each in shifted(self._publications(run), start)]
-
-    # Guarding: a copy of the state, and the rows fed since.
-
-    def _guard(self, n: int) -> None:
-        if self._since is None or self._rows_since >= GUARD_EVERY:
-            self._kept = copy.deepcopy(self.detector.snapshot())
-            self._since = []
-            self._rows_since = 0
-        self._rows_since += n
-
-    def _restore(self) -> None:
-        if not self.guarded or self._since is None:
-            return
-        self.detector.restore(copy.deepcopy(self._kept))
-        for rows in self._since:
-            self._publications(rows)
 
     def _state_size(self, key: Source = None) -> int:
         try:
@@ -385,7 +351,7 @@ class Runner:
                 f"detector {self.name!r} cannot restore its saved state ({type(error).__name__}: {error}). Use the "
                 f"code that saved it, or convert the old state in restore()."
             ) from error
-        self._since = None
+        self._guards.clear()
 
     def _upgraded(self, kept: Any, version: Any) -> Any:
         """A saved state as this version of the detector has it."""

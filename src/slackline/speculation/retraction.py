@@ -68,9 +68,9 @@ class Retraction:
     'full'
     """
 
-    def __init__(self, choice: str, above: int = 0) -> None:
+    def __init__(self, choice: str) -> None:
         self.choice = choice
-        self.above = above
+        self.above = 0
         self.technique = TECHNIQUES["full" if choice == "full" else "on_demand"]
         self.costs = Costs()
 

@@ -68,7 +68,7 @@ class SpeculativeRunner(Runner):
         if n < len(rows):
             if self.log.steps:
                 self._invalidate(0)
-            self._since = None
+            self._guards.clear()
             rest = piece.slice(n, len(piece)).rows
             failed = len(self.failures)
             found += shifted(super().feed(rest, None, None if before is None else before[n:]), n)
@@ -88,7 +88,7 @@ class SpeculativeRunner(Runner):
 
     # Running ahead.
 
-    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str], limit: int = NEVER) -> None:
+    def run_ahead(self, pieces: Sequence[Piece], retracted: frozenset[str], limit: int) -> None:
         """Process ``pieces``, all buffered rows up to the early watermark, as far as they are not in the log yet.
 
         Steps that used an event in ``retracted`` (ids) are replayed. Timers up to ``limit``, the early watermark, fire.
@@ -102,7 +102,7 @@ class SpeculativeRunner(Runner):
             self._backoff -= 1
             return
         if left:
-            self._since = None  # the guard's copy does not cover what follows
+            self._guards.clear()
             self._advance(left)
         if self.needs_time and not self._backoff:
             self._fire_ahead(limit)
@@ -219,7 +219,7 @@ class SpeculativeRunner(Runner):
     def _restore_to(self, snapshot: Snapshot) -> None:
         self._reinstate(snapshot.state)
         self.published = snapshot.published
-        self._since = None
+        self._guards.clear()
 
     def _snapshot(self) -> Snapshot:
         """The current state; shares the bytes of the last snapshot if nothing changed."""

@@ -16,7 +16,7 @@ among equal event times, so there such an event is late.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,24 +137,18 @@ def replay(
     Clock(JUMP_OFF).run(ts, np.ones(n, dtype=np.bool_), source, clk)
     positions = np.arange(n)
     if n == 0:
-        return Outcome(positions, np.zeros(0, dtype=np.bool_), K=positions)
+        return replace(under_watermark(ts, clk), K=positions)
     startup = StartupEstimator(evidence.warmup).run(ts, NEVER, clk, arrival)
     timed = None
     if arrival is not None and evidence.late_target is not None:
         timed = ArrivalWatermark(evidence.late_target).run(ArrivalHistory(), ts, arrival, NEVER, clk, startup[1])
     at_once, times = np.empty(n, dtype=np.int64), None if timed is None else timed[1]
     reached, slack = input.run(positions, source, ts, 0, NEVER, clk, startup, times, at_once=at_once)
-    watermark = np.maximum.accumulate(reached)
-    late = np.zeros(n, dtype=np.bool_)
-    late[1:] = ts[1:] <= watermark[:-1]
-    release = np.maximum(np.searchsorted(watermark, ts), positions)
-    at = None
-    if arrival is not None:
-        at = arrival[np.minimum(release, n - 1)]
-        if timed is not None:
-            at = _between(ts, arrival, clk, np.minimum(release, n - 1), np.maximum.accumulate(at_once), *timed)
-    release[late] = -1
-    return Outcome(release, late, at, slack, input.late_sources() if input.tracks else ())
+    outcome, at = under_watermark(ts, reached, ties_late=True), None
+    if arrival is not None and timed is not None:
+        released = np.minimum(np.where(outcome.late, positions, outcome.release), n - 1)
+        at = _between(ts, arrival, clk, released, np.maximum.accumulate(at_once), *timed)
+    return replace(outcome, at=at, K=slack, late_sources=input.late_sources() if input.tracks else ())
 
 
 def _between(

@@ -58,31 +58,78 @@ class Stream:
     def join(self, bit: int, watermark: Point) -> None:
         """Add the stream, or add it again: events up to ``watermark`` do not wait for it."""
         self.bit, self.watermark = bit, watermark
-        self.newest_ts, self.last, self.strikes = -1, NEVER, 0
-        self.live, self.removed = True, False
+        self.newest_ts, self.last = -1, NEVER
+        self.enable()
+        self.removed = False
 
-    def count_received(self, ts: int) -> None:
-        """Count an event, late or not."""
+    def leave(self) -> None:
+        """Remove the stream."""
+        self.removed = True
+
+    def enable(self) -> None:
+        """Events wait for the stream from now on."""
+        self.live, self.strikes = True, 0
+
+    def disable(self) -> None:
+        """No event waits for the stream from now on."""
+        self.live = False
+
+    def accept(self, ts: int, reached: Point) -> Point:
+        """Buffer an event in time, where everything up to the point ``reached`` was released; returns its point."""
+        self._receive(ts)
+        last_ts, nth = self.last
+        if ts != last_ts:
+            point = ts, 0
+        else:
+            self.repeated += 1
+            point = ts, nth + 1
+        if point <= reached:
+            # Its tick was released, but it is not older: it comes after those that were in time.
+            point = ts, reached[1] + 1
+        self.waiting += 1
+        if point > self.last:
+            self.last = point
+            if point > self.watermark:
+                self.watermark = point
+        return point
+
+    def count_late(self, ts: int) -> None:
+        """A late event has arrived."""
+        self._receive(ts)
+        self.late += 1
+
+    def count_quarantined(self) -> None:
+        """An event without a valid time stamp has arrived."""
+        self.received += 1
+        self.quarantined += 1
+
+    def _receive(self, ts: int) -> None:
         self.received += 1
         if ts < self.newest_ts:
             self.backwards += 1
         else:
             self.newest_ts = ts
 
-    def point_of(self, ts: int) -> Point:
-        """The point of the next event, which has this time stamp."""
-        last_ts, nth = self.last
-        if ts != last_ts:
-            return ts, 0
-        self.repeated += 1
-        return ts, nth + 1
+    def release(self, wait: float) -> None:
+        """A buffered event was released after this wait."""
+        self.waiting -= 1
+        self.released += 1
+        self.wait_total += wait
+        if wait > self.wait_max:
+            self.wait_max = wait
 
-    def advance(self, point: Point) -> None:
-        """An event was delivered at a point."""
-        if point > self.last:
-            self.last = point
-            if point > self.watermark:
-                self.watermark = point
+    def count_blocked(self, wait: float) -> None:
+        """An event of another stream was released, which waited for this one last."""
+        self.blocked += 1
+        self.blocked_total += wait
+
+    def fail(self, most: int) -> bool:
+        """An event has timed out waiting for this stream; whether it has failed so often that it is disabled."""
+        self.failures += 1
+        self.strikes += 1
+        is_over = self.strikes >= most
+        self.times_disabled += is_over
+        return is_over
 
     def stats(self) -> StreamStats:
         """The counts, as a value."""
@@ -219,7 +266,7 @@ class StreamRegistry:
         del self._present[name]
         self._removed[name] = stream
         self._bits &= ~stream.bit
-        stream.removed = True
+        stream.leave()
         if len(self._removed) > MAX_REMOVED:
             self._compact()
         return stream

@@ -122,10 +122,6 @@ class Synchroniser:
         """Whether there is a stream of this name."""
         return name in self._registry
 
-    def waiting_of(self, name: str) -> int:
-        """The number of buffered events of a stream."""
-        return self._registry[name].waiting
-
     @property
     def failed(self) -> tuple[str, ...]:
         """The streams that failed in the last push or step."""
@@ -261,8 +257,7 @@ class Synchroniser:
         ts = time_stamp(event.ts)
         if ts is None:
             self._check_aside()
-            stream.received += 1
-            stream.quarantined += 1
+            stream.count_quarantined()
             self.quarantined.append(Quarantined(event, BAD_TIME_STAMP, f"ts={event.ts!r} is not {A_TIME_STAMP}"))
             return
         if ts is not event.ts:  # 7.0 and np.int64(7) are 7
@@ -272,28 +267,20 @@ class Synchroniser:
             self._make_room(stream, ts, now, out)
         if ts < self._reached[0]:
             self._check_aside()
-            stream.count_received(ts)
-            stream.late += 1
+            stream.count_late(ts)
             self.late.append(Late(event, self._reached[0] - ts))
         else:
             self._insert(event, ts, stream, now, out)
         self._time_out(now, out)
 
     def _insert(self, event: Event, ts: int, stream: Stream, now: float, out: list[Event]) -> None:
-        stream.count_received(ts)
-        point = stream.point_of(ts)
-        if point <= self._reached:
-            # Its tick was released, but it is not older: it comes after those that were in time.
-            point = (ts, self._reached[1] + 1)
-        stream.waiting += 1
+        point = stream.accept(ts, self._reached)
         self._count += 1
         waiting = BufferedEvent(point, stream.name, self._count, event, now, stream)
         if point > self._newest:
             self._newest = point
-        stream.advance(point)
         if not stream.live:
-            stream.live = True
-            stream.strikes = 0
+            stream.enable()
             self._method.unmask(stream)
         if self._options.max_delay is not None:
             self._held.append(waiting)
@@ -303,20 +290,15 @@ class Synchroniser:
         for waiting in released:
             stream = waiting.stream
             wait = max(0, now - waiting.arrived)  # clocks may go back
-            stream.waiting -= 1
-            stream.released += 1
-            stream.wait_total += wait
-            if wait > stream.wait_max:
-                stream.wait_max = wait
+            stream.release(wait)
             if cause is not None and cause is not stream:
-                cause.blocked += 1
-                cause.blocked_total += wait
+                cause.count_blocked(wait)
             out.append(waiting.event)
         if released:
             self._reached = released[-1].point
 
     def _mask(self, stream: Stream, now: float, out: list[Event]) -> None:
-        stream.live = False
+        stream.disable()
         self._release(self._method.mask(stream), now, out, None)
 
     def _time_out(self, now: float, out: list[Event]) -> None:
@@ -335,11 +317,8 @@ class Synchroniser:
             self._release(self._method.expel(waiting.point), now, out, None)
 
     def _fail(self, stream: Stream, now: float, out: list[Event]) -> None:
-        stream.failures += 1
-        stream.strikes += 1
         self._failed[stream.name] = None
-        if stream.strikes >= self._options.max_failures:
-            stream.times_disabled += 1
+        if stream.fail(self._options.max_failures):
             self._mask(stream, now, out)
 
     def _make_room(self, stream: Stream, ts: int, now: float, out: list[Event]) -> None:

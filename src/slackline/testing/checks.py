@@ -13,8 +13,9 @@ import random
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -186,7 +187,7 @@ class _Subject:
 
     def expected(self, events: list[Event]) -> Any:
         """What the detectors publish on the events in order, one by one."""
-        found = self.published(in_order(events))
+        found = self.published([event] for event in in_order(events))
         self._first.setdefault(tuple(map(id, events)), found)
         return found
 
@@ -195,19 +196,16 @@ class _Subject:
         found = self.expected(events)
         return self._first.get(tuple(map(id, events)), found)
 
-    def published(self, events: list[Event], cuts: list[int] | None = None, **options: Any) -> Any:
-        """What they publish on pushes: one event each, or cut at these places. An error is a text."""
+    def published(self, pushes: Iterable[Any], **options: Any) -> Any:
+        """What they publish on these pushes. An error is a text."""
         engine = self.engine(**options)
-        ends = [*(range(1, len(events)) if cuts is None else sorted(cuts)), len(events)]
 
-        def pushes() -> Iterator[Any]:
-            start = 0
-            for end in ends:
-                yield engine.push(events[start:end])
-                start = end
+        def outputs() -> Iterator[Any]:
+            for rows in pushes:
+                yield engine.push(rows)
             yield engine.close()
 
-        return _collected(pushes(), self.dice)
+        return _collected(outputs(), self.dice)
 
 
 def _collected(pushes: Iterator[Any], dice: int = 0) -> Any:
@@ -249,11 +247,12 @@ def _no_errors(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
 
 def _chunking(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
     rows, expected = in_order(events), subject.expected(events)
-    yield Outcome(expected, subject.published(rows, []), "\n  pushed    all at once")
+    yield Outcome(expected, subject.published([rows]), "\n  pushed    all at once")
     for attempt in range(TRIES):
         draw = subject.draw(attempt)
         cuts = sorted(draw.sample(range(len(rows)), min(len(rows), draw.randint(0, 3))))
-        yield Outcome(expected, subject.published(rows, cuts), f"\n  pushed    in parts that end before rows {cuts}")
+        found = subject.published(rows[start:end] for start, end in pairwise([0, *cuts, len(rows)]))
+        yield Outcome(expected, found, f"\n  pushed    in parts that end before rows {cuts}")
 
 
 def _batches(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
@@ -262,21 +261,15 @@ def _batches(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
     if table is None:
         return
     for size in (len(rows), 3, 1):
-
-        def pushes(size: int = size) -> Iterator[Any]:
-            engine = subject.engine()
-            for start in range(0, len(rows), size):
-                yield engine.push(table.slice(start, size))
-            yield engine.close()
-
-        yield Outcome(expected, _collected(pushes()), f"\n  pushed    as tables of {size} rows")
+        found = subject.published(table.slice(start, size) for start in range(0, len(rows), size))
+        yield Outcome(expected, found, f"\n  pushed    as tables of {size} rows")
 
 
 def _shuffled(subject: _Subject, events: list[Event]) -> Iterator[Outcome]:
     for attempt in range(TRIES):
         arrivals = list(events)
         subject.draw(attempt).shuffle(arrivals)
-        found = subject.published(arrivals, [], policy=Auto(warmup=len(arrivals) + 1))
+        found = subject.published([arrivals], policy=Auto(warmup=len(arrivals) + 1))
         yield Outcome(subject.expected(events), found, f"\n  arrivals  {show(arrivals)}")
 
 

@@ -75,7 +75,7 @@ class _Parser:
         seq = None
         if self._take("/"):
             name = self._match(_NAME, "the name of a source")
-            source = int(name) if name.isdigit() else name
+            source = int(name) if name.isdecimal() else name
         if self._take("#"):
             seq = int(self._match(_NUMBER, "a sequence number"))
         if not self._take("@"):

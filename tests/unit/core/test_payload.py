@@ -28,6 +28,8 @@ UTC = datetime.UTC
         (np.int32(4), "4"),
         (np.float32(0.5), "0.5"),
         (np.float64("nan"), '"NaN"'),
+        (np.longdouble(1.5), "1.5"),
+        (np.array([0.5], dtype=np.longdouble), "[0.5]"),
         (np.bool_(True), "true"),
         (np.str_("x"), '"x"'),
         (np.arange(3), "[0,1,2]"),
@@ -57,6 +59,7 @@ def test_order_of_fields_does_not_matter() -> None:
         (..., "builtins.ellipsis"),
         ([1, {"w": 1j}], r"hit.v\[1\].w"),
         ("\ud800", "hit"),
+        (np.clongdouble(1j), "hit.v"),
     ],
     ids=repr,
 )

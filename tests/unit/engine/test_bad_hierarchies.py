@@ -26,9 +26,14 @@ from slackline.core.errors import (
         (lambda: [linked("a", "a")], "form a cycle"),
         (lambda: [linked("", "x", listens=())], "listens to nothing"),
         (lambda: [linked("", "x", listens="in")], "must be a tuple"),
+        (lambda: [linked("", "x", listens=sl.EventType("in"))], "must be a tuple"),
+        (lambda: [linked("", "x", listens=("in",), unsorted=None)], "must be a tuple"),
         (lambda: [linked("", "x", listens=("in",), unsorted=("other",))], "does not listen to"),
         (lambda: [bare()], "neither on_event nor on_batch"),
         (lambda: [linked("", "x", listens=("in",), state_types=[int])], "state_types must be a tuple of classes"),
+        (lambda: [linked("", "x", listens=("in",), fixed="limits")], r"fixed must be a tuple of attribute names"),
+        (lambda: [linked("", "x", listens=("in",), version="2")], "version is a whole number of at least 1"),
+        (lambda: [linked("", "x", listens=("in",), name=7)], "the name of a detector is a string"),
     ],
 )
 def test_an_impossible_hierarchy_says_what_to_do(make: Any, message: str) -> None:

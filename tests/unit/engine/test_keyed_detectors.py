@@ -1,5 +1,6 @@
 """Keyed detectors: a state and timers per key, bad keys, errors, TTL, checkpoints, migration."""
 
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import slackline as sl
-from slackline.running.instances import MIN_SWEEP
+from slackline.running.guards import MOST
+from slackline.running.instances import MIN_SWEEP, ROWS
 from slackline.testing import run
 
 
@@ -130,6 +132,34 @@ def test_expired_states_take_no_room() -> None:
         engine.push([beat(ts, ts) for ts in range(start, start + 256)])
         most = max(most, engine.stats()["detectors"]["Brief"]["keys"])
     assert most <= MIN_SWEEP + 256
+
+
+def test_copies_of_states_hold_few_rows() -> None:
+    engine = sl.Engine(sl.Hierarchy([Silent()]), policy="ordered")
+    before = held_rows()
+    for start in range(0, 200_000, 5_000):
+        engine.push(pa.table({"ts": range(start, start + 5_000), "device": ["a"] * 5_000}))
+    assert held_rows() - before <= MOST * ROWS + 20_000
+
+
+class Silent(sl.Detector):
+    listens, key = ("beat",), "device"
+
+    def on_batch(self, batch: sl.Batch) -> Any:
+        return ()
+
+
+def held_rows() -> int:
+    return sum(len(each) for each in gc.get_objects() if type(each) is sl.Batch)
+
+
+def test_key_and_ttl_are_no_state_where_init_sets_them() -> None:
+    class InInit(Count):
+        def __init__(self) -> None:
+            super().__init__()
+            self.key, self.ttl = "device", 10
+
+    assert InInit().snapshot() == {"n": 0, "times": []}
 
 
 def test_timers_keep_a_state_alive() -> None:

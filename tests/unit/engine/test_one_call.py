@@ -30,7 +30,8 @@ def test_one_call_for_an_arrival_gives_what_one_call_for_each_of_its_parts_gives
             pass
 
     def engine_of() -> tuple[Topology, Intake]:
-        topology = Topology(Hierarchy([Nothing()]), Evidence(POLICIES["auto"], warmup=None, late_target=0.01))
+        evidence = Evidence(POLICIES["auto"], warmup=None, late_target=0.01)
+        topology = Topology(Hierarchy([Nothing()]), evidence, {}, None, None, False)
         topology.add(topology.make(Runner(Nothing(), "Nothing", False)))
         results = Results(ProgressExport(topology), True, False)
         return topology, Intake(topology, results, JUMP_AUTO)

@@ -89,6 +89,26 @@ def test_a_declared_integer_never_wraps(form: str) -> None:
     assert target.quarantined[0].detail == "field 'n' is 300, which int8 cannot hold"
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_the_longest_waits_add_up_and_a_checkpoint_with_them_can_be_loaded(size: int) -> None:
+    events = [sl.Event("a", 5, seq=n) for n in range(40)] + [sl.Event("a", 2**62)]
+    target = engine(Keep(), clock="a", policy="ordered", max_jump=None)
+    for start in range(0, len(events), size):
+        target.push(events[start : start + size])
+    again = sl.Engine.load(target.save(), target.hierarchy)
+    assert again.stats()["detectors"]["Keep"]["wait_mean"] == pytest.approx(2**62)
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_an_integer_beyond_all_floats_is_quarantined(n: int) -> None:
+    class Typed(Keep):
+        listens = (sl.EventType("a", x=float),)
+
+    target = engine(Typed(), clock="a")
+    target.push([sl.Event("a", ts, x=10**400 if ts == 0 else 1) for ts in range(n)])
+    assert [(each.event.ts, each.reason) for each in target.quarantined] == [(0, "bad value")]
+
+
 @pytest.mark.parametrize("form", ["events", "table"])
 def test_a_declared_type_carries_its_fields_and_no_others(form: str) -> None:
     class Typed(Keep):

@@ -167,6 +167,25 @@ def test_the_form_survives_a_checkpoint() -> None:
     assert {type(output.event.ts) for output in again.close()} == {str}
 
 
+def test_a_table_without_one_valid_date_in_a_stream_of_dates_is_quarantined_row_by_row() -> None:
+    engine = sl.Engine(sl.Hierarchy([Copy()]))
+    engine.push(pa.table({"ts": ["2026-01-01T00:00:00"], "x": [1]}))
+    engine.push(pa.table({"ts": pa.array(["yesterday", None], pa.string()), "x": [2, 3]}))
+    assert [(each.event["x"], each.reason) for each in engine.quarantined] == [
+        (2, "bad time stamp"),
+        (3, "bad time stamp"),
+    ]
+
+
+def test_times_beyond_all_dates_come_back_as_far_as_they_can() -> None:
+    engine = sl.Engine(sl.Hierarchy([Copy()]), unit="ms", policy="ordered", max_jump=None)
+    engine.push([{"ts": datetime(2026, 1, 1), "x": 1}, {"ts": 10**400, "x": 2}, {"ts": 2**62, "x": 3}])
+    engine.push([{"ts": datetime(2026, 1, 2), "x": 4}])
+    late, quarantined, _ = engine.drain()
+    assert [each.event.ts for each in quarantined] == [10**400]
+    assert [each.lateness for each in late] == [np.timedelta64(2**62 - 1 - 1_767_312_000_000, "ms")]
+
+
 def test_a_date_that_is_finer_than_the_unit_is_refused_and_named() -> None:
     engine = sl.Engine(sl.Hierarchy([Copy()]), unit="s")
     engine.push([{"ts": datetime(2026, 1, 1, 0, 0, 0, 5), "x": 1}])
@@ -185,7 +204,14 @@ def test_arrival_times_may_be_dates() -> None:
 
 @pytest.mark.parametrize(
     ("given", "unit", "expected"),
-    [(7, None, 7), ("10 s", "ms", 10_000), (timedelta(minutes=1), "s", 60), (np.timedelta64(5, "ms"), "us", 5_000)],
+    [
+        (7, None, 7),
+        ("10 s", "ms", 10_000),
+        (timedelta(minutes=1), "s", 60),
+        (np.timedelta64(5, "ms"), "us", 5_000),
+        (np.timedelta64(200_000, "D"), "s", 17_280_000_000),
+        (np.timedelta64(3, "25s"), "s", 75),
+    ],
 )
 def test_a_length_of_time_has_the_unit_of_event_times(given: Any, unit: str | None, expected: int) -> None:
     assert duration("timeout", given, unit) == expected

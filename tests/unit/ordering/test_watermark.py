@@ -16,7 +16,7 @@ from slackline.ordering.watermark import AUTO, SLACK
 
 @pytest.mark.parametrize(
     ("policy", "target", "loop"),
-    [(SLACK, None, watermark._run_slack), (AUTO, None, watermark._run_ready), (AUTO, 0.001, watermark._run_target)],
+    [(SLACK, None, watermark.run_slack), (AUTO, None, watermark.run_ready), (AUTO, 0.001, watermark.run_target)],
 )
 def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
     policy: int, target: float | None, loop: Any
@@ -26,11 +26,7 @@ def test_no_class_of_ours_gets_into_the_signatures_that_numba_keeps(
     one = np.zeros(1, dtype=np.int64)
     input.sources.slots_of(one, ["s"])
     input.step(input.slot_of("s"), 1, 0, NEVER, 1)
-    input._reserve(1)
-    known = input.ints, input.floats, input.readiness, input.readiness_tree, input._rules
-    nothing = np.empty(0, dtype=np.int64)
-    filled = one.copy(), one.copy(), one.copy()
-    watermark.run.py_func(*known, one, one, one + 2, 1, 1, one + 2, one, one, nothing, NEVER, *filled)
+    input.run(one, one, one + 2, 1, 1, one + 2, (one, one))
     for function in (records.step, loop):
         assert function.signatures
         assert not any(isinstance(kind, types.BaseTuple) for signature in function.signatures for kind in signature)

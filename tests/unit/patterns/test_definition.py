@@ -128,3 +128,8 @@ def test_a_pattern_is_drawn_as_an_automaton() -> None:
 def test_a_pattern_can_be_copied_and_sent_to_a_process() -> None:
     made = pattern(a.where(a.x.isin([1, 2])) >> b.where(b.x > a.x), within=9)
     assert str(copy.deepcopy(made)) == str(pickle.loads(pickle.dumps(made))) == str(made)
+
+
+def test_a_length_of_within_is_limited_in_any_form() -> None:
+    with pytest.raises(sl.ConfigError, match="from 0 to"):
+        sl.Engine(sl.Hierarchy([pattern(a >> b, within="30000 days")]), unit="ns")

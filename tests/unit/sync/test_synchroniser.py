@@ -15,7 +15,7 @@ def test_an_event_waits_until_every_stream_has_reached_it(method: str) -> None:
     assert names(sync.push([e("a", 3), e("b", 5)])) == []
     assert sync.owing() == ("c",)
     assert names(sync.push(e("c", 4))) == ["a3"]
-    assert (sync.waiting, sync.waiting_of("b"), sync.waiting_of("a")) == (2, 1, 0)
+    assert (sync.waiting, sync.stats()["b"].waiting, sync.stats()["a"].waiting) == (2, 1, 0)
     assert names(sync.close()) == ["c4", "b5"]
     assert sync.owing() == ()
 

@@ -28,6 +28,7 @@ def test_a_stream_in_words_has_types_sources_numbers_times_and_fields() -> None:
     )
     assert events[2] == sl.Event("A", 0, 9, zone="z")
     assert stream(show(events)) == events
+    assert stream("a/²@1") == [sl.Event("a", 1, "²")]  # a digit, but no number
 
 
 @pytest.mark.parametrize(
