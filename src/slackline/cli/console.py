@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -32,13 +33,35 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            with _plain_warnings():
+                return command(*args, **kwargs)
         except SlacklineError as error:
             typer.echo(f"slackline: {error}", err=True)
             wrong_use = isinstance(error, ConfigError | HierarchyError | SchemaError)
             raise typer.Exit(WRONG_USE if wrong_use else FAILED) from error
+        except BrokenPipeError:
+            raise  # the reader of standard output has stopped; typer exits
+        except OSError as error:
+            typer.echo(f"slackline: {error}.", err=True)
+            raise typer.Exit(FAILED) from error
 
     return wrapped
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings of the library as lines on stderr, without the place in its code."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def line(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if category is UserWarning:
+                typer.echo(f"slackline: {message} (warning)", err=True)
+            else:
+                show(message, category, *place)
+
+        warnings.showwarning = line
+        yield
 
 
 def stdout() -> Console:

@@ -16,7 +16,7 @@ import typer
 
 from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.options import engine_options, help_of, takes
-from slackline.connectors.addresses import open_sources
+from slackline.connectors.addresses import check_output, open_sources
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.payload import to_json
@@ -59,13 +59,24 @@ def order(
     named = {"ts": ts} | {role: given[role] for role in ("source", "seq") if given[role] is not None}
     if len(set(named.values())) < len(named):
         raise ConfigError(f"one field cannot have two roles; got {named}.")
+    check_output("--to", to, sources)
     opened = open_sources(sources)
     with _written(to) as file:
         counts = asyncio.run(_ordered(opened, RowOrder(options), named, file))
-    text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) or "no records"
+    text = ", ".join(_counted(kind, count) for kind, count in sorted(counts.items())) or "no records"
     typer.echo(json.dumps(counts, sort_keys=True) if as_json else f"slackline: {text}", err=True)
     if 2 * counts["quarantine"] > counts.total():
         raise typer.Exit(FAILED)
+
+
+def _counted(kind: str, count: int) -> str:
+    """A count by kind in words.
+
+    >>> _counted("event", 1), _counted("event", 3000), _counted("quarantine", 2)
+    ('1 event', '3,000 events', '2 in quarantine')
+    """
+    words = {"event": "event" if count == 1 else "events", "quarantine": "in quarantine"}
+    return f"{count:,} {words.get(kind, 'duplicate' if kind == 'duplicate' and count == 1 else kind)}"
 
 
 @contextmanager

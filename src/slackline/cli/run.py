@@ -19,7 +19,7 @@ from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import Status, log_to_stderr, served_metrics, served_page
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.directory import fingerprint
-from slackline.connectors.addresses import is_kafka, sink_of, sources_of
+from slackline.connectors.addresses import check_output, is_kafka, sink_of, sources_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.application import load_application
@@ -70,6 +70,7 @@ def run(
     if options.trace is not None and (options.on != "process" or between_topics):
         raise ConfigError("--trace is for runs in this process; it records neither Spark nor topic to topic.")
     _check_place(options, between_topics)
+    _check_outputs(options)
     if options.on == "spark-tasks":
         _run_elsewhere(_in_tasks(options, hierarchy), options, hierarchy, dry_run)
     elif options.on == "spark":
@@ -88,6 +89,14 @@ def _check_place(options: RunOptions, between_topics: bool) -> None:
         raise ConfigError("--conf is for --on spark and --on spark-tasks.")
     if options.on == "spark-tasks" and not between_topics:
         raise ConfigError("--on spark-tasks reads and writes topics of Kafka; give kafka:// addresses, or --on spark.")
+
+
+def _check_outputs(options: RunOptions) -> None:
+    """Refuse outputs that would overwrite the input or the application."""
+    app = options.app.rpartition(":")[0] or options.app
+    check_output("--to", options.to, options.sources)
+    if options.trace is not None:
+        check_output("--trace", options.trace, (*options.sources, app))
 
 
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page
 from slackline.cli.options import takes
+from slackline.connectors.addresses import check_output
 from slackline.report import POLICIES, Scale, disorder, late_sources_text, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
 from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
@@ -44,6 +45,8 @@ def study(
 ) -> None:
     """Run a recorded stream under every policy: how many events are late, how long the others wait."""
     page = report.study_page if html is not None else None  # says at once if the extra is missing
+    if html is not None:
+        check_output("--html", html, [file])
     stream = load_stream(file, RecordSchema(arrival=arrival, ts=ts, source=source, type=type, **given))
     say(stream.notes, stream.warnings)
     with progress() as show:

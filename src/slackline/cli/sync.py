@@ -13,8 +13,8 @@ from rich.table import Table
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page, wrote
 from slackline.cli.options import help_of, takes
+from slackline.connectors.addresses import check_output
 from slackline.connectors.formats import format_of
-from slackline.core.errors import ConfigError
 from slackline.report import SyncSummary
 from slackline.runtime.schema import RecordSchema
 from slackline.study import SyncResult, load_recording, synchronise_recording, write_ordered
@@ -84,8 +84,7 @@ def _keep(out: Path | None, files: list[Path]) -> Keep:
     """Which columns are read. Text that becomes text again stays as it is."""
     if out is None:
         return "times"
-    if any(out.resolve() == path.resolve() for path in files):
-        raise ConfigError(f"--out {out} is one of the files to read. Give another name; nothing was changed.")
+    check_output("--out", out, files)
     return "verbatim" if format_of(out) == "csv" else "all"
 
 

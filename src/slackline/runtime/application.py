@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from slackline.core.errors import ConfigError, SlacklineError
+from slackline.core.errors import ConfigError, SlacklineError, raised_text
 from slackline.core.hierarchy import Hierarchy
 
 Tables = Callable[[], Any]
@@ -30,7 +30,10 @@ def load_application(named: str, recording: Path | None) -> tuple[Hierarchy, Tab
     if isinstance(found, Hierarchy):
         return found, None
     if not callable(found) or isinstance(found, type):
-        raise ConfigError(f"{named} is a {type(found).__name__}; it must be a slackline.Hierarchy, or make one.")
+        raise ConfigError(
+            f"{named} is of type {type(found).__name__}; it must be a slackline.Hierarchy, or a function that makes "
+            f"one."
+        )
     wanted = [
         parameter
         for parameter in inspect.signature(found).parameters.values()
@@ -46,7 +49,7 @@ def load_application(named: str, recording: Path | None) -> tuple[Hierarchy, Tab
         case (Hierarchy() as hierarchy, tables) if wanted and callable(tables):
             return hierarchy, tables
     raise ConfigError(
-        f"{named}() gives a {type(made).__name__}; it must give a slackline.Hierarchy, or, called with a recording, a "
+        f"{named}() returns {type(made).__name__}; it must give a slackline.Hierarchy, or, called with a recording, a "
         f"hierarchy and a function that gives the recording's tables."
     )
 
@@ -60,7 +63,7 @@ def _imported(named: str) -> Any:
     found = _from_file(Path(module)) if module.endswith(".py") else _from_path(module)
     if not hasattr(found, name):
         others = [each for each, value in vars(found).items() if isinstance(value, Hierarchy)]
-        hint = f" There is {', '.join(others)}." if others else ""
+        hint = f" It has {', '.join(others)}." if others else ""
         raise ConfigError(f"{module!r} has no {name!r}; write module:name of a slackline.Hierarchy.{hint}")
     return getattr(found, name)
 
@@ -90,5 +93,5 @@ def _from_file(path: Path) -> ModuleType:
     except SlacklineError:
         raise
     except Exception as error:
-        raise ConfigError(f"{path} is no application: it raised {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"{path} cannot be loaded: it raised {raised_text(error)}.") from error
     return module

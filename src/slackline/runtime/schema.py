@@ -12,6 +12,7 @@ different devices would be taken for duplicates.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
@@ -25,9 +26,10 @@ import pyarrow.compute as pc
 
 from slackline.core import check
 from slackline.core.batch import Ints
-from slackline.core.errors import ConfigError, SchemaError, StateError
+from slackline.core.errors import ConfigError, SchemaError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.payload import to_json
 from slackline.core.time import (
     A_TIME_STAMP,
     MAX_TS,
@@ -168,7 +170,7 @@ class Decoder:
     >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
     >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
     Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='record 2', \
-reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
+reason="field 'ts', the event time, is missing", record='{"van":"b"}')])
     """
 
     def __init__(self, schema: RecordSchema, hierarchy: Hierarchy | None) -> None:
@@ -384,11 +386,14 @@ _NO_TIME = "the event time is missing"
 
 
 def _shown(record: Mapping[str, Any] | Event) -> str:
-    """A record as text, without the fields that have no value: in a table a field that is absent is null."""
+    """A record as JSON, as text where it has no such form; without the fields that have no value, as they are null in
+    the rows of a table."""
     if isinstance(record, Event):
         return repr(record)[:SHOWN]
     if isinstance(record, Mapping):
         record = {name: value for name, value in record.items() if value is not None}
+        with contextlib.suppress(SlacklineError):
+            return to_json(record)[:SHOWN]
     return str(record)[:SHOWN]
 
 
@@ -410,7 +415,9 @@ def time_of(value: Any, unit: str = "us") -> int:
         raise BadRecordError(f"the event time {number!r} has lost digits as a floating-point number")
     ts = time_stamp(number)
     if ts is None:
-        raise BadRecordError(f"the event time {number!r:.64} is not {A_TIME_STAMP}")
+        has_fraction = isinstance(number, float) and math.isfinite(number) and number % 1
+        hint = "; convert times with a fraction to a finer unit, such as ms" if has_fraction else ""
+        raise BadRecordError(f"the event time {number!r:.64} is not {A_TIME_STAMP}{hint}")
     return ts
 
 
