@@ -51,11 +51,10 @@ class Explained:
         ``key``    that of the engine, where there are several; all unless given.
         """
         found = []
-        for name, traced in self._engines.items():
-            if key is None or str(key) == str(name):
-                answer = _Answer(name, *traced)
-                pairs = traced.engine.found(_matching(asked, traced.form))
-                found += [answer.of(at, event) for at, event in pairs[:ANSWERS]]
+        for name, traced in self._of(key):
+            answer = _Answer(name, *traced)
+            pairs = traced.engine.found(_matching(asked, traced.form))
+            found += [answer.of(at, event) for at, event in pairs[:ANSWERS]]
         if not found:
             raise SlacklineError(
                 f"no event of the trace matches {asked!r}{'' if key is None else f' with key {key!r}'}. Without an "
@@ -63,15 +62,25 @@ class Explained:
             )
         return found[:ANSWERS]
 
-    def summary(self) -> dict[str, Any]:
-        """What happened in all engines: counts, what detectors waited for, the longest waits and the late events."""
+    def _of(self, key: Any) -> list[tuple[Any, _Traced]]:
+        """The engine of a key, or all."""
+        found = [(name, traced) for name, traced in self._engines.items() if key is None or str(key) == str(name)]
+        if not found:
+            known = [name for name in self._engines if name is not None]
+            keys = f"it has keys such as {', '.join(map(str, known[:5]))}" if known else "its events have no keys"
+            raise SlacklineError(f"the trace has no key {key!r}; {keys}.")
+        return found
+
+    def summary(self, key: Any = None) -> dict[str, Any]:
+        """What happened in all engines, or in that of ``key``: counts, what detectors waited for, the longest waits and
+        the late events."""
         counts: Counter[str] = Counter()
         detectors: dict[str, Counter[str]] = {}
         waits: dict[str, Counter[str]] = {}
         longest: list[tuple[int, int, int, _Answer, Event]] = []
         late: list[tuple[int, _Answer, Event]] = []
         errors: list[str] = []
-        for name, traced in self._engines.items():
+        for name, traced in self._of(key):
             answer = _Answer(name, *traced)
             engine = traced.engine
             errors += [text for _, text in engine.errors]
@@ -200,7 +209,8 @@ def _subject(waited: Waited) -> str:
     """What an event waited for: the source of an input, the input, or through its detector those of a lower level."""
     if waited.publisher is not None and waited.publisher[1]:
         return _subject(waited.publisher[1][0])
-    return f"{waited.input}/{waited.before.source}" if waited.before.has_source else waited.input
+    source = waited.before.source if waited.before.has_source else None
+    return waited.input if source is None else f"{waited.input}/{source}"
 
 
 class _Answer:

@@ -48,7 +48,7 @@ def explain(
         check_output("--html", html, [file])
     explained = explain_trace(file, loaded)
     answers = [] if event is None else explained.event(event, key)
-    summary = explained.summary() if event is None or html is not None else {}
+    summary = explained.summary(key) if event is None or html is not None else {}
     if html is not None:
         write_page(html, explain_page(f"Explanation of {file.name}", summary, answers))
     if as_json:
