@@ -189,14 +189,14 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
     if given is None:
         if asked.count(":") < 2:
             raise ConfigError(
-                f"{asked!r} is no event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
+                f"{asked!r} is not an event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
                 f"hit:Hits:0."
             )
         return lambda event: id_of(event) == asked
     kind, source, seq = given["type"], given["source"], given["seq"]
     ts = int(given["ts"]) if given["ts"].isdigit() else form.number(given["ts"])
     if time_stamp(ts) is None:
-        raise ConfigError(f"{given['ts']!r} is no event time of this stream; give a number or an ISO 8601 date.")
+        raise ConfigError(f"{given['ts']!r} is not an event time of this stream; give a number or an ISO 8601 date.")
     return lambda event: (
         event.type == kind
         and event.ts == ts

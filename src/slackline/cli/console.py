@@ -60,7 +60,7 @@ def _plain_warnings() -> Iterator[None]:
             else:
                 show(message, category, *place)
 
-        warnings.showwarning = line
+        warnings.showwarning = line  # type: ignore[assignment]
         yield
 
 

@@ -105,7 +105,7 @@ def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> Non
     sources, sink = sources_of(options), sink_of(options)
     at_stop = options.at_stop or ("keep" if sink.commits else "flush")
     if at_stop == "keep" and not sink.commits:
-        raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
+        raise ConfigError(f"--at-stop keep needs a folder for checkpoints; --to {options.to} is not a folder.")
     if options.checkpoint_every is not None and not sink.commits:
         raise ConfigError("--checkpoint-every is for a folder with checkpoints, and for Kafka.")
     every = options.checkpoint_every or CHECKPOINT_EVERY

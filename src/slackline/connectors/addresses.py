@@ -151,7 +151,7 @@ def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
     if path.suffix in (".jsonl", ".ndjson"):
         return FileSink(path)
     if path.suffix and not path.is_dir():
-        raise ConfigError(f"{url} is no sink: give a .jsonl file, or a folder, whose name has no ending.")
+        raise ConfigError(f"{url} is not a sink: give a .jsonl file, or a folder, whose name has no ending.")
     return FolderSink(path, duplicates, fresh=fresh)
 
 
@@ -168,7 +168,9 @@ def broker_of(url: str) -> dict[str, Any]:
         port = 0
     topic = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "mqtt" or not parts.hostname or not topic or not port or parts.query:
-        raise ConfigError(f"{url!r} is no broker and topic; give mqtt://HOST:PORT/TOPIC, e.g. mqtt://127.0.0.1/hall.")
+        raise ConfigError(
+            f"{url!r} does not name a broker and a topic; give mqtt://HOST:PORT/TOPIC, e.g. mqtt://127.0.0.1/hall."
+        )
     login = {"username": parts.username, "password": parts.password}
     login = {name: None if value is None else unquote(value) for name, value in login.items()}
     return {"host": parts.hostname, "topic": topic, "port": port, **login}

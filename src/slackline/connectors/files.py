@@ -112,7 +112,9 @@ class FileSource(Source):
             case {"path": str(path), "follow": bool(follow), "size": size, "inode": inode, "place": dict(place)}:
                 pass
             case _:
-                raise StateError(f"source {self.name!r} cannot resume from {position!r}: it is no position in a file.")
+                raise StateError(
+                    f"source {self.name!r} cannot resume from {position!r}: it is not a position in a file."
+                )
         if path != str(self.path.absolute()):
             raise StateError(
                 f"source {self.name!r} is {self.path} now and was {path} at the checkpoint. Give that file, or start "

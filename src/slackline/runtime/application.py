@@ -59,7 +59,9 @@ def _imported(named: str) -> Any:
     if not colon and named.endswith(".py"):
         module, name = named, "hierarchy"
     if not module or not name:
-        raise ConfigError(f"{named!r} names no application; write module:name, e.g. my_app:hierarchy, or a file.")
+        raise ConfigError(
+            f"{named!r} does not name an application; write module:name, e.g. my_app:hierarchy, or a file."
+        )
     found = _from_file(Path(module)) if module.endswith(".py") else _from_path(module)
     if not hasattr(found, name):
         others = [each for each, value in vars(found).items() if isinstance(value, Hierarchy)]

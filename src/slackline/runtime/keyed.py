@@ -251,7 +251,7 @@ class KeyedEngines:
         trace: Trace | None = None,
     ) -> None:
         if shards is not None and not keyed:
-            raise ConfigError("shards hash keys, and there are none; give keys, or leave out shards.")
+            raise ConfigError("shards need keys: give a key, or leave out shards.")
         if shards is not None and trace is not None:
             raise ConfigError("trace and shards exclude each other: trace without shards, one engine per key.")
         if isinstance(hierarchy, Hierarchy):

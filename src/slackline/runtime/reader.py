@@ -284,7 +284,9 @@ class Reader:
         """Continue behind what an earlier run has processed."""
         missing = sorted(set(saved) - {feed.source.name for feed in self.feeds})
         if missing:
-            raise StateError(f"the checkpoint has positions of {', '.join(missing)}, which is no input now. {remedy}")
+            raise StateError(
+                f"the checkpoint has positions of {', '.join(missing)}, which is not an input now. {remedy}"
+            )
         for feed in self.feeds:
             if feed.source.name in saved:
                 feed.resume(saved[feed.source.name])

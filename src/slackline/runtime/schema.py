@@ -363,7 +363,7 @@ reason="field 'ts', the event time, is missing", record='{"van":"b"}')])
         if pa.types.is_integer(column.type):
             column = column.cast(pa.string())
         if not pa.types.is_string(column.type) or column.null_count or pc.any(pc.equal(column, "")).as_py():
-            raise BadRecordError("one of the types is none")
+            raise BadRecordError("one of the types is null")
         return column
 
     def _sources(self, payload: dict[str, pa.Array], key: pa.Array | None, rows: int) -> pa.Array | None:
@@ -376,7 +376,7 @@ reason="field 'ts', the event time, is missing", record='{"van":"b"}')])
             payload.pop(schema.source or "source", None)
             return None
         if column.null_count or not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
-            raise BadRecordError("a source is missing or none")
+            raise BadRecordError("a source is missing or null")
         return payload.pop(schema.source or "source")
 
 
@@ -426,7 +426,7 @@ def _number_in(text: str, unit: str) -> int | float | None:
     if not text:
         return None
     if len(text) > 64:
-        raise BadRecordError(f"{text[:20]!r}... is no event time")
+        raise BadRecordError(f"{text[:20]!r}... is not an event time")
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
@@ -549,7 +549,7 @@ def _are_numbers(column: pa.Array) -> bool:
 def _in_range(numbers: pa.Array) -> pa.Array:
     bounds = pc.min_max(numbers).as_py()
     if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] <= MAX_TS:
-        raise BadRecordError("one of the numbers is no event time")
+        raise BadRecordError("one of the numbers is not an event time")
     return numbers
 
 

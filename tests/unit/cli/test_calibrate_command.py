@@ -132,7 +132,7 @@ def test_the_recording_and_the_application_are_not_overwritten(out: str) -> None
         (["rows.csv", "an_application:hierarchy", "x"], 2, "got 3 arguments"),
         (["rows.csv", "an_application:hierarchy", "--sub-delay", "B.jitter=9"], 2, "--sub-delay is for --from"),
         (["none.csv", "an_application:hierarchy"], 1, "there is no none.csv"),
-        (["rows.csv", "an_application"], 2, "names no application; write module:name"),
+        (["rows.csv", "an_application"], 2, "does not name an application; write module:name"),
         (["rows.csv", "not_there:hierarchy"], 2, "there is no module 'not_there'"),
         (["rows.csv", "an_application:x"], 2, "has no 'x'"),
         (["rows.csv", "an_application:number"], 2, "is of type int; it must be a slackline.Hierarchy"),

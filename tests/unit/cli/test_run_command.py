@@ -285,14 +285,17 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from in.jsonl --to found --trace vans.py", "--trace vans.py would overwrite the input vans.py"),
         ("vans.py --from kafka://h:1/t --to kafka://h:1/t --group g", "is an input, too"),
         ("vans.py --from in.jsonl --to - --engine policy=odd", "policy='odd' is unknown"),
-        ("vans.py --from in.jsonl --to - --engine policy=slack --engine timeout=5", "is no option of policy='slack'"),
+        (
+            "vans.py --from in.jsonl --to - --engine policy=slack --engine timeout=5",
+            "is not an option of policy='slack'",
+        ),
         ("vans.py --from in.jsonl --to - --key ts", "one field cannot have two roles"),
         ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is of type type; it must be a slackline.Hierarchy"),
         (
             "vans.py:other --from in.jsonl --to -",
             "has no 'other'; write module:name of a slackline.Hierarchy. It has",
         ),
-        ("vans --from in.jsonl --to -", "'vans' names no application"),
+        ("vans --from in.jsonl --to -", "'vans' does not name an application"),
         ("gone.py --from in.jsonl --to -", "gone.py: there is no such file"),
         (
             "broken.py --from in.jsonl --to -",
