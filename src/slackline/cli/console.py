@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,17 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             typer.echo(f"slackline: {error}.", err=True)
             raise typer.Exit(FAILED) from error
 
+    wrapped.__doc__ = _unwrapped(command.__doc__ or "")
     return wrapped
+
+
+def _unwrapped(docstring: str) -> str:
+    """A docstring with a line per paragraph, since the help wraps lines at the width of the terminal.
+
+    >>> _unwrapped("Order\\nrecords.\\n\\n    See\\n    the guide.")
+    'Order records.\\n\\nSee the guide.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(docstring).split("\n\n"))
 
 
 @contextmanager
