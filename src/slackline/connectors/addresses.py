@@ -177,5 +177,7 @@ def broker_of(url: str) -> dict[str, Any]:
 
 
 def _unknown(url: str, *more: str) -> ConfigError:
+    if is_kafka(url):
+        return ConfigError(f"{url}: this command does not read Kafka; `slackline run` and `slackline node` do.")
     known = ", ".join(f"{scheme}://" for scheme in ("http", "https", "mqtt", "kafka", *more))
     return ConfigError(f"{url}: unknown scheme {scheme_of(url)}://; known are {known}, paths and -.")

@@ -53,6 +53,11 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
     assert file.read_text() == '{"ts": 1}\n'
 
 
+def test_a_topic_of_kafka_is_refused() -> None:
+    done = RUNNER.invoke(app, ["order", "kafka://127.0.0.1:1/t"])
+    assert done.exit_code == 2 and "this command does not read Kafka; `slackline run`" in done.output
+
+
 def test_the_last_line_counts_by_kind(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("ts\n1\n2\nsoon\n")
     done = RUNNER.invoke(app, ["order", str(tmp_path / "in.csv"), "--to", str(tmp_path / "o.jsonl")])

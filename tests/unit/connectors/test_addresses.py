@@ -41,8 +41,8 @@ def test_files_with_the_same_stem_are_named_by_their_paths(tmp_path: Path) -> No
         ("notes.txt", "format of .* is unknown"),
         ("empty", r"no file in this folder ends with one of \.csv"),
         ("ftp://host/file", r"unknown scheme ftp://; known are http://, https://, mqtt://, kafka://, paths and -"),
-        ("mqtt://127.0.0.1", "no broker and topic"),
-        ("http://", "no HTTP address"),
+        ("mqtt://127.0.0.1", "does not name a broker and a topic"),
+        ("http://", "not an HTTP address"),
     ],
 )
 def test_an_address_that_cannot_be_read_is_refused(url: str, message: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_sinks_are_opened_by_their_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["mqtt://host", "mqtt://host:99999/t", "mqtt:///t", "http://host/t", "mqtt://h/t?x=1"])
 def test_an_address_without_broker_and_topic_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="no broker and topic"):
+    with pytest.raises(ConfigError, match="does not name a broker and a topic"):
         broker_of(url)
 
 
