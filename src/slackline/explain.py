@@ -46,10 +46,9 @@ class Explained:
         ``key``    that of the engine, where there are several; all unless given.
         """
         found = []
-        for answer in self._answers:
-            if key is None or str(key) == str(answer.key):
-                pairs = answer.engine.found(_matching(asked, answer.form))
-                found += [answer.of(at, event) for at, event in pairs[:ANSWERS]]
+        for answer in self._of(key):
+            pairs = answer.engine.found(_matching(asked, answer.form))
+            found += [answer.of(at, event) for at, event in pairs[:ANSWERS]]
         if not found:
             raise SlacklineError(
                 f"no event of the trace matches {asked!r}{'' if key is None else f' with key {key!r}'}. Without an "
@@ -57,15 +56,25 @@ class Explained:
             )
         return found[:ANSWERS]
 
-    def summary(self) -> dict[str, Any]:
-        """What happened in all engines: counts, what detectors waited for, the longest waits and the late events."""
+    def _of(self, key: Any) -> list[_Answer]:
+        """The engines of a key, or all."""
+        found = [answer for answer in self._answers if key is None or str(key) == str(answer.key)]
+        if not found:
+            known = [answer.key for answer in self._answers if answer.key is not None]
+            keys = f"it has keys such as {', '.join(map(str, known[:5]))}" if known else "its events have no keys"
+            raise SlacklineError(f"the trace has no key {key!r}; {keys}.")
+        return found
+
+    def summary(self, key: Any = None) -> dict[str, Any]:
+        """What happened in all engines, or in that of ``key``: counts, what detectors waited for, the longest waits and
+        the late events."""
         counts: Counter[str] = Counter()
         detectors: dict[str, Counter[str]] = {}
         waits: dict[str, Counter[str]] = {}
         longest: list[tuple[int, int, int, _Answer, Event]] = []
         late: list[tuple[int, _Answer, Event]] = []
         errors: list[str] = []
-        for answer in self._answers:
+        for answer in self._of(key):
             engine = answer.engine
             errors += [text for _, text in engine.errors]
             counts["results"] += sum(output.op == "insert" for _, output in engine.outputs)
@@ -176,7 +185,7 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
     if given is None:
         if asked.count(":") < 2:
             raise ConfigError(
-                f"{asked!r} is no event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
+                f"{asked!r} is not an event; give TYPE@TS, TYPE/SOURCE#SEQ@TS, or the id of an output record, such as "
                 f"hit:Hits:0."
             )
         name = re.sub(r"/\d+$", "", asked)  # where states expire, ids end with the time at which the engine was made
@@ -184,7 +193,7 @@ def _matching(asked: str, form: TimeForm) -> Callable[[Event], bool]:
     kind, source, seq = given["type"], given["source"], given["seq"]
     ts = int(given["ts"]) if given["ts"].isdecimal() else form.number(given["ts"])
     if time_stamp(ts) is None:
-        raise ConfigError(f"{given['ts']!r} is no event time of this stream; give a number or an ISO 8601 date.")
+        raise ConfigError(f"{given['ts']!r} is not an event time of this stream; give a number or an ISO 8601 date.")
     return lambda event: (
         event.type == kind
         and event.ts == ts
@@ -197,7 +206,8 @@ def _subject(waited: Waited) -> str:
     """What an event waited for: the source of an input, the input, or through its detector those of a lower level."""
     if waited.publisher is not None and waited.publisher[1]:
         return _subject(waited.publisher[1][0])
-    return f"{waited.input}/{waited.before.source}" if waited.before.has_source else waited.input
+    source = waited.before.source if waited.before.has_source else None
+    return waited.input if source is None else f"{waited.input}/{source}"
 
 
 class _Answer:

@@ -52,6 +52,11 @@ def test_wrong_column_is_an_error_before_anything_runs(df: DataFrame, change: di
         detect(df, hierarchy(), **{**COLUMNS, **change})
 
 
+def test_what_is_no_data_frame_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a DataFrame of Spark is expected; got list"):
+        detect([1], hierarchy(), **COLUMNS)  # type: ignore[arg-type]
+
+
 def test_missing_type_column_is_an_error_before_anything_runs(df: DataFrame) -> None:
     with pytest.raises(SchemaError, match="type"):
         detect(df.drop("type"), hierarchy(), **{**COLUMNS, "type": None})

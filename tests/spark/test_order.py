@@ -100,5 +100,9 @@ def test_columns_that_cannot_be_carried_are_refused_before_the_query_starts(spar
         order(df.withColumn("m", F.create_map(F.lit(1), F.lit(2))), ts="ts")
     with pytest.raises(sl.ConfigError, match="order\\(\\) has no option 'speculation'"):
         order(df, ts="ts", speculation=sl.Speculation(alpha=0.5))
-    with pytest.raises(sl.SchemaError, match="there is no such column"):
+    with pytest.raises(sl.SchemaError, match=r"ts='time': there is no such column. The DataFrame has \['ts'\]"):
         order(df, ts="time")
+    with pytest.raises(sl.SchemaError, match=r"source='who': there is no such column. The DataFrame has \['ts'\]"):
+        order(df, ts="ts", source="who")
+    with pytest.raises(sl.ConfigError, match="a DataFrame of Spark is expected; got list"):
+        order([1], ts="ts")  # type: ignore[arg-type]

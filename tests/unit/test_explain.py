@@ -146,6 +146,20 @@ def test_duplicates_quarantine_and_what_still_waits_are_explained(tmp_path):
     }  # fmt: skip
 
 
+def test_an_unknown_key_is_an_error_that_names_known_ones(tmp_path):
+    traced(tmp_path / "t", [stream("near@1(player=7) kick@3")], policy=IN_ORDER)
+    explained = explain(tmp_path / "t", hierarchy())
+    for asked in (lambda: explained.summary("van9"), lambda: explained.event("kick@3", "van9")):
+        with pytest.raises(sl.SlacklineError, match="the trace has no key 'van9'; its events have no keys"):
+            asked()
+
+
+def test_what_waits_for_an_input_without_sources_names_the_input(tmp_path):
+    traced(tmp_path / "t", [stream("kick@5 kick@1 near@9(player=1) near@2(player=1) kick@20 near@30(player=1)")])
+    waited = explain(tmp_path / "t", hierarchy()).summary()["waited_for"]
+    assert waited and not any("None" in name for names in waited.values() for name in names)
+
+
 def test_dates_are_shown_as_they_went_in(tmp_path):
     rows = [{"type": "kick", "ts": f"2026-01-01T00:00:0{n}+00:00"} for n in range(3)]
     traced(tmp_path / "t", [rows], policy=IN_ORDER)

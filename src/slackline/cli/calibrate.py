@@ -12,8 +12,9 @@ import typer
 
 from slackline.calibration import Calibration, estimate, sensor_delays
 from slackline.calibration import calibrate as run_calibration
-from slackline.cli.console import check_not_read, progress, reports_errors, say, stdout, table, wrote
+from slackline.cli.console import progress, reports_errors, say, stdout, table, wrote
 from slackline.cli.options import takes
+from slackline.connectors.addresses import check_output
 from slackline.connectors.files import FileSource
 from slackline.core.errors import ConfigError, SlacklineError
 from slackline.core.hierarchy import Hierarchy
@@ -63,7 +64,7 @@ def calibrate(
     recording = Path(given[0]) if len(given) == 2 else None
     if recording is not None and not recording.exists():
         raise SourceError(f"there is no {recording}.")
-    check_not_read("--out", [out], [] if recording is None else [recording])
+    check_output("--out", out, (*given, given[-1].rpartition(":")[0]))
     hierarchy, tables = load_application(given[-1], recording)
     pieces: Any = tables
     unit = None

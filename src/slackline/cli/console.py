@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -32,13 +34,45 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            with _plain_warnings():
+                return command(*args, **kwargs)
         except SlacklineError as error:
             typer.echo(f"slackline: {error}", err=True)
             wrong_use = isinstance(error, ConfigError | HierarchyError | SchemaError)
             raise typer.Exit(WRONG_USE if wrong_use else FAILED) from error
+        except BrokenPipeError:
+            raise  # the reader of standard output has stopped; typer exits
+        except OSError as error:
+            typer.echo(f"slackline: {error}.", err=True)
+            raise typer.Exit(FAILED) from error
 
+    wrapped.__doc__ = _unwrapped(command.__doc__ or "")
     return wrapped
+
+
+def _unwrapped(docstring: str) -> str:
+    """A docstring with a line per paragraph, since the help wraps lines at the width of the terminal.
+
+    >>> _unwrapped("Order\\nrecords.\\n\\n    See\\n    the guide.")
+    'Order records.\\n\\nSee the guide.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(docstring).split("\n\n"))
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings of the library as lines on stderr, without the place in its code."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def line(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if category is UserWarning:
+                typer.echo(f"slackline: {message} (warning)", err=True)
+            else:
+                show(message, category, *place)
+
+        warnings.showwarning = line  # type: ignore[assignment]
+        yield
 
 
 def stdout() -> Console:
@@ -56,14 +90,6 @@ def say(notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
         console.print(f"note: {escape(note)}")
     for warning in warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
-
-
-def check_not_read(option: str, written: Iterable[Path], read: Iterable[Path]) -> None:
-    """Raise ConfigError if a file that an option names is one of the input, which it would overwrite."""
-    inputs = {path.resolve() for path in read}
-    for path in written:
-        if path.resolve() in inputs:
-            raise ConfigError(f"{option} {path} is one of the files to read. Give another name; nothing was changed.")
 
 
 def wrote(path: Path, what: str = "") -> None:

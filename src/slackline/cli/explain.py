@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from slackline.cli.console import reports_errors, write_page
+from slackline.connectors.addresses import check_output
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.explain import explain as explain_trace
@@ -43,9 +44,11 @@ def explain(
             raise ConfigError(f"{file} does not name its application; give it by --app, as for `slackline run`.")
         return load_application(str(app or named), None)[0]
 
+    if html is not None:
+        check_output("--html", html, [file])
     explained = explain_trace(file, loaded)
     answers = [] if event is None else explained.event(event, key)
-    summary = explained.summary() if event is None or html is not None else {}
+    summary = explained.summary(key) if event is None or html is not None else {}
     if html is not None:
         write_page(html, explain_page(f"Explanation of {file.name}", summary, answers))
     if as_json:

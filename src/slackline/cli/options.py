@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from collections.abc import Callable, Iterable
@@ -170,7 +171,9 @@ def engine_options(texts: Iterable[str], but: Iterable[str] = ()) -> dict[str, A
     for text in texts:
         key, equals, value = text.partition("=")
         if key not in known or not equals:
-            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, KEY one of {', '.join(known)}.")
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f" Did you mean {close[0]}={value or '…'}?" if close else ""
+            raise ConfigError(f"--engine {text} is not valid; write KEY=VALUE, KEY one of {', '.join(known)}.{hint}")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:

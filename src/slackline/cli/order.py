@@ -8,17 +8,15 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 import typer
 
-from slackline.cli.console import FAILED, check_not_read, reports_errors
+from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.options import engine_options, help_of, takes
-from slackline.connectors.addresses import open_sources
-from slackline.connectors.files import FileSource
+from slackline.connectors.addresses import check_output, open_sources
 from slackline.core.errors import ConfigError, SchemaError, SlacklineError
 from slackline.core.event import Event
 from slackline.core.payload import to_json
@@ -60,14 +58,24 @@ def order(
     if given["unit"] is not None:
         options["unit"] = given["unit"]
     schema = RecordSchema(ts=ts, source=given["source"], seq=given["seq"])
+    check_output("--to", to, sources)
     opened = open_sources(sources)
-    check_not_read("--to", [Path(to)], [source.path for source in opened if isinstance(source, FileSource)])
     with _written(to) as file:
         counts = asyncio.run(_ordered(opened, RowOrder(options), schema, file))
-    text = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items())) or "no records"
+    text = ", ".join(_counted(kind, count) for kind, count in sorted(counts.items())) or "no records"
     typer.echo(json.dumps(counts, sort_keys=True) if as_json else f"slackline: {text}", err=True)
     if 2 * counts["quarantine"] > counts.total():
         raise typer.Exit(FAILED)
+
+
+def _counted(kind: str, count: int) -> str:
+    """A count by kind in words.
+
+    >>> _counted("event", 1), _counted("event", 3000), _counted("quarantine", 2)
+    ('1 event', '3,000 events', '2 in quarantine')
+    """
+    words = {"event": "event" if count == 1 else "events", "quarantine": "in quarantine"}
+    return f"{count:,} {words.get(kind, 'duplicate' if kind == 'duplicate' and count == 1 else kind)}"
 
 
 @contextmanager

@@ -15,12 +15,11 @@ from typing import Annotated, Any, Protocol
 import pyarrow as pa
 import typer
 
-from slackline.cli.console import FAILED, check_not_read, reports_errors
+from slackline.cli.console import FAILED, reports_errors
 from slackline.cli.logs import Status, log_to_stderr, served_metrics, served_page
 from slackline.cli.options import FIELDS, given_options, help_of, known_options, takes
 from slackline.cluster.protocol.directory import fingerprint
-from slackline.connectors.addresses import is_kafka, sink_of, sources_of
-from slackline.connectors.files import FileSink, FileSource, FolderSink
+from slackline.connectors.addresses import check_output, is_kafka, sink_of, sources_of
 from slackline.core.errors import ConfigError
 from slackline.core.hierarchy import Hierarchy
 from slackline.runtime.application import load_application
@@ -72,6 +71,7 @@ def run(
     if options.trace is not None and (options.on != "process" or between_topics):
         raise ConfigError("--trace is for runs in this process; it records neither Spark nor topic to topic.")
     _check_place(options, between_topics)
+    _check_outputs(options)
     if options.on == "spark-tasks":
         _run_elsewhere(_in_tasks(options, hierarchy), options, hierarchy, dry_run)
     elif options.on == "spark":
@@ -92,15 +92,21 @@ def _check_place(options: RunOptions, between_topics: bool) -> None:
         raise ConfigError("--on spark-tasks reads and writes topics of Kafka; give kafka:// addresses, or --on spark.")
 
 
+def _check_outputs(options: RunOptions) -> None:
+    """Refuse outputs that would overwrite the input or the application."""
+    app = options.app.rpartition(":")[0] or options.app
+    check_output("--to", options.to, options.sources)
+    if options.trace is not None:
+        check_output("--trace", options.trace, (*options.sources, app))
+
+
 def _in_process(options: RunOptions, hierarchy: Hierarchy, dry_run: bool) -> None:
     if options.delivery or (options.group and not any(map(is_kafka, (*options.sources, options.to)))):
         raise ConfigError("--group and --delivery are for kafka:// addresses on both sides.")
     sources, sink = sources_of(options), sink_of(options)
-    files = [source.path for source in sources if isinstance(source, FileSource)]
-    check_not_read("--to", sink.files if isinstance(sink, FileSink | FolderSink) else [], files)
     at_stop = options.at_stop or ("keep" if sink.commits else "flush")
     if at_stop == "keep" and not sink.commits:
-        raise ConfigError(f"--at-stop keep needs a folder for checkpoints, and --to {options.to} is none.")
+        raise ConfigError(f"--at-stop keep needs a folder for checkpoints; --to {options.to} is not a folder.")
     if options.checkpoint_every is not None and not sink.commits:
         raise ConfigError("--checkpoint-every is for a folder with checkpoints, and for Kafka.")
     every = options.checkpoint_every or CHECKPOINT_EVERY

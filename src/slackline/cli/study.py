@@ -11,7 +11,8 @@ import typer
 from slackline import report
 from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page
 from slackline.cli.options import takes
-from slackline.report import POLICIES, Scale, disorder, late_sources_text, params_text, share_text, verdict
+from slackline.connectors.addresses import check_output
+from slackline.report import POLICIES, Scale, count_text, disorder, late_sources_text, params_text, share_text, verdict
 from slackline.runtime.schema import RecordSchema
 from slackline.study import FIXED, STEADY, PolicyFigures, PolicyResult, StudyResult, load_stream
 from slackline.study import study as run_study
@@ -44,6 +45,8 @@ def study(
 ) -> None:
     """Run a recorded stream under every policy: how many events are late, how long the others wait."""
     page = report.study_page if html is not None else None  # says at once if the extra is missing
+    if html is not None:
+        check_output("--html", html, [file])
     stream = load_stream(file, RecordSchema(arrival=arrival, ts=ts, source=source, type=type, **given))
     say(stream.notes, stream.warnings)
     with progress() as show:
@@ -59,7 +62,9 @@ def study(
 def _print(result: StudyResult, name: str) -> None:
     scale = Scale.of_study(result)
     steady = result.clairvoyant.steady_mean_wait is not None
-    title = f"{name}: {result.rows:,} events of {result.sources:,} sources, waits in {scale.name}"
+    title = (
+        f"{name}: {count_text(result.rows, 'event')} of {count_text(result.sources, 'source')}, waits in {scale.name}"
+    )
     more = (">steady\nlate", ">steady\nmean") if steady else ()
     shown = table(title, "policy", "parameters", ">late", ">mean", ">p99", *more)
 

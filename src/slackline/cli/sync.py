@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from slackline import report
-from slackline.cli.console import check_not_read, progress, reports_errors, say, stdout, table, write_page, wrote
+from slackline.cli.console import progress, reports_errors, say, stdout, table, write_page, wrote
 from slackline.cli.options import help_of, takes
+from slackline.connectors.addresses import check_output
 from slackline.connectors.formats import format_of
 from slackline.report import SyncSummary
 from slackline.runtime.schema import RecordSchema
@@ -83,7 +84,7 @@ def _keep(out: Path | None, files: list[Path]) -> Keep:
     """Which columns are read. Text that becomes text again stays as it is."""
     if out is None:
         return "times"
-    check_not_read("--out", [out], files)
+    check_output("--out", out, files)
     return "verbatim" if format_of(out) == "csv" else "all"
 
 

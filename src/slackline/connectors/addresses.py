@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from slackline import connectors
-from slackline.connectors.files import FileSink, FileSource, FolderSink
+from slackline.connectors.files import FILES, FileSink, FileSource, FolderSink
 from slackline.connectors.formats import ENDINGS
 from slackline.connectors.stdio import StdinSource, StdoutSink
 from slackline.connectors.store import SCHEMES, StoreSink
@@ -46,6 +46,31 @@ def open_sources(urls: Sequence[str], follow: bool = False) -> list[Source]:
         source if names[source.name] == 1 else _source(address, follow, name=address)
         for source, address in zip(sources, addresses, strict=True)
     ]
+
+
+def check_output(option: str, output: str | Path, inputs: Sequence[str | Path]) -> None:
+    """Refuse an output that is an input: it would be overwritten before it is read.
+
+    Nor may a folder of results be an input, or one of its files, and a file of results must not be in a folder that is
+    read. ``option`` names the output in the error.
+    """
+    if str(output) == "-":
+        return
+    if "://" in str(output):
+        if str(output) in map(str, inputs):
+            raise ConfigError(
+                f"{option} {output} is an input, too: results would be read again. Give another {option}."
+            )
+        return
+    target = Path(output).resolve()
+    results = {target, *(target / name for name in FILES.values())}
+    is_file = target.name.lower().endswith(ENDINGS)
+    for each in inputs:
+        path = Path(each).resolve() if str(each) != "-" and "://" not in str(each) else None
+        if path in results:
+            raise ConfigError(f"{option} {output} would overwrite the input {each}. Give another {option}.")
+        if is_file and path == target.parent:
+            raise ConfigError(f"{option} {output} is in the folder {each}, which is read. Give another {option}.")
 
 
 def is_kafka(url: str) -> bool:
@@ -90,11 +115,14 @@ def _expanded(url: str, follow: bool) -> list[str]:
     path = Path(url)
     if follow or scheme_of(url) or url == "-":
         return [url]
-    if not path.exists():
-        raise ConfigError(f"{url}: no such file or folder. To wait for a file that is written later, follow it.")
-    if not path.is_dir():
-        return [url]
-    files = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(ENDINGS)]
+    try:
+        if not path.exists():
+            raise ConfigError(f"{url}: no such file or folder. To wait for a file that is written later, add --follow.")
+        if not path.is_dir():
+            return [url]
+        files = [each for each in sorted(path.iterdir()) if each.name.lower().endswith(ENDINGS)]
+    except PermissionError as error:
+        raise ConfigError(f"cannot read {url}: {error}. Give this user the permission to read it.") from error
     files = [each for each in files if not each.name.startswith((".", "_"))]
     if not files:
         raise ConfigError(f"{url}: no file in this folder ends with one of {', '.join(ENDINGS)}.")
@@ -116,14 +144,14 @@ def open_sink(url: str, duplicates: bool = False, fresh: bool = False) -> Sink:
     if scheme in SCHEMES:
         return StoreSink(url, duplicates, fresh=fresh)
     if scheme:
-        raise _unknown(url)
+        raise _unknown(url, *SCHEMES)
     if url == "-":
         return StdoutSink()
     path = Path(url)
     if path.suffix in (".jsonl", ".ndjson"):
         return FileSink(path)
     if path.suffix and not path.is_dir():
-        raise ConfigError(f"{url} is no sink: give a .jsonl file, or a folder, whose name has no ending.")
+        raise ConfigError(f"{url} is not a sink: give a .jsonl file, or a folder, whose name has no ending.")
     return FolderSink(path, duplicates, fresh=fresh)
 
 
@@ -140,11 +168,16 @@ def broker_of(url: str) -> dict[str, Any]:
         port = 0
     topic = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "mqtt" or not parts.hostname or not topic or not port or parts.query:
-        raise ConfigError(f"{url!r} is no broker and topic; give mqtt://HOST:PORT/TOPIC, e.g. mqtt://127.0.0.1/hall.")
+        raise ConfigError(
+            f"{url!r} does not name a broker and a topic; give mqtt://HOST:PORT/TOPIC, e.g. mqtt://127.0.0.1/hall."
+        )
     login = {"username": parts.username, "password": parts.password}
     login = {name: None if value is None else unquote(value) for name, value in login.items()}
     return {"host": parts.hostname, "topic": topic, "port": port, **login}
 
 
-def _unknown(url: str) -> ConfigError:
-    return ConfigError(f"{url}: unknown scheme {scheme_of(url)}://; known are http://, https://, mqtt://, paths and -.")
+def _unknown(url: str, *more: str) -> ConfigError:
+    if is_kafka(url):
+        return ConfigError(f"{url}: this command does not read Kafka; `slackline run` and `slackline node` do.")
+    known = ", ".join(f"{scheme}://" for scheme in ("http", "https", "mqtt", "kafka", *more))
+    return ConfigError(f"{url}: unknown scheme {scheme_of(url)}://; known are {known}, paths and -.")

@@ -112,7 +112,9 @@ class FileSource(Source):
             case {"path": str(path), "follow": bool(follow), "size": size, "inode": inode, "place": dict(place)}:
                 pass
             case _:
-                raise StateError(f"source {self.name!r} cannot resume from {position!r}: it is no position in a file.")
+                raise StateError(
+                    f"source {self.name!r} cannot resume from {position!r}: it is not a position in a file."
+                )
         if path != str(self.path.absolute()):
             raise StateError(
                 f"source {self.name!r} is {self.path} now and was {path} at the checkpoint. Give that file, or start "
@@ -402,11 +404,6 @@ class FolderSink(ResultFolder):
         self._lengths: dict[str, int] = {}  # at the last checkpoint
         self._former: list[int] = []  # epochs whose checkpoints are not needed after the next one
 
-    @property
-    def files(self) -> list[Path]:
-        """The files of results, of all kinds."""
-        return [self.path / name for name in FILES.values()]
-
     def describe(self) -> str:
         return f"folder {self.path} ({', '.join(self._names.values())}, checkpoint)"
 
@@ -533,11 +530,6 @@ class FileSink(Sink):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file: BinaryIO | None = None
-
-    @property
-    def files(self) -> list[Path]:
-        """The file that is overwritten."""
-        return [self.path]
 
     def describe(self) -> str:
         return f"file {self.path}, JSON lines, overwritten"

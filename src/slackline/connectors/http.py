@@ -91,7 +91,7 @@ class HttpSource(Source):
 
     def seek(self, position: Any) -> None:
         if not isinstance(position, str):
-            raise StateError(f"source {self.name!r} cannot resume from {position!r}: that is no id of an event.")
+            raise StateError(f"source {self.name!r} cannot resume from {position!r}: that is not an event id.")
         self._last_id = position
 
     async def batches(self) -> AsyncIterator[Records]:
@@ -132,7 +132,9 @@ class HttpSource(Source):
         if response.has_redirect_location:
             location = response.headers["location"]
             if not _is_http(location, str(response.url)):
-                raise SourceError(f"{self._url} redirects to {location!r}, which is no HTTP address. Check the URL.")
+                raise SourceError(
+                    f"{self._url} redirects to {location!r}, which is not an HTTP address. Check the URL."
+                )
 
     def _has_records(self, response: httpx.Response) -> bool:
         """Whether the response has records; False: the source has ended. Raises if it is something else."""
@@ -270,7 +272,7 @@ class HttpSink(Sink):
 
 def _check_url(url: str) -> str:
     if not _is_http(url):
-        raise ConfigError(f"url={url!r} is no HTTP address; give http://host/path or https://host/path.")
+        raise ConfigError(f"url={url!r} is not an HTTP address; give http://host/path or https://host/path.")
     return url
 
 

@@ -166,7 +166,7 @@ def _read(path: Path) -> Calibration:
         raise ConfigError(f"cannot read the calibration {path}: {cause.strerror or cause}.") from cause
     except (ValueError, RecursionError) as cause:
         raise ConfigError(
-            f"{path} is not a calibration, or not all of one: it is no JSON ({cause}). {REMEDY}"
+            f"{path} is not a calibration, or not all of one: it is not JSON ({cause}). {REMEDY}"
         ) from cause
     return _parsed(plain, str(path))
 

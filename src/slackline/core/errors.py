@@ -6,7 +6,12 @@ what was given, what was expected and what to do.
 
 from __future__ import annotations
 
+import os
+import traceback
 from typing import Any
+
+#: Where the code of this package is.
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
 class SlacklineError(Exception):
@@ -36,6 +41,22 @@ class NotAnEventError(SlacklineError):
     """A detector published something that is not an event, or an event of a type not in its ``publishes``."""
 
 
+def raised_text(cause: BaseException) -> str:
+    """What was raised, and where in the code of the user, as far as its traceback shows.
+
+    >>> raised_text(ValueError("no such player."))
+    'ValueError: no such player'
+    """
+    text = f"{type(cause).__name__}: {cause}".rstrip(". :")
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(cause.__traceback__)]
+    theirs = [(file, line) for file, line in frames if not file.startswith((_PACKAGE, "<frozen importlib"))]
+    if not theirs:
+        return text
+    first, _ = theirs[0]
+    line = [line for file, line in theirs if file == first][-1]
+    return f"{text} ({os.path.basename(first)}, line {line})"
+
+
 class DetectorError(SlacklineError):
     """A detector raised on an event.
 
@@ -50,7 +71,7 @@ class DetectorError(SlacklineError):
         self.failures = failures
         more = f" (and {failures - 1} more failures in this push)" if failures > 1 else ""
         super().__init__(
-            f"detector {detector!r} raised {type(cause).__name__}: {cause} on {event!r}, "
+            f"detector {detector!r} raised {raised_text(cause)} on {event!r}, "
             f"state of {state_size} bytes{more}. The event is in `engine.quarantined`; the rest of the "
             f"push was processed (see this error's `outputs`). Fix the detector, or create the engine with "
             f"on_error='quarantine' to continue without raising."

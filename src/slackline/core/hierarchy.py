@@ -49,6 +49,10 @@ class Hierarchy:
     def __init__(
         self, detectors: Iterable[Detector], clock: TypeNames | None = None, clock_aids: TypeNames = ()
     ) -> None:
+        if not isinstance(detectors, Iterable):
+            raise HierarchyError(
+                f"a hierarchy takes a list of detectors, e.g. Hierarchy([MyDetector()]); got {detectors!r}."
+            )
         given = list(detectors)
         if not given:
             raise HierarchyError("a hierarchy needs at least one detector; got none.")

@@ -117,4 +117,4 @@ def _check(machine: type[StateMachine]) -> None:
             )
         for method in (move.when, move.then):
             if method is not None and not callable(getattr(machine, method, None)):
-                raise ConfigError(f"{move} of {name} names {method!r}, which is no method of {name}; write it.")
+                raise ConfigError(f"{move} of {name} names {method!r}, which is not a method of {name}; write it.")

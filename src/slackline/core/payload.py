@@ -49,7 +49,7 @@ def to_json(payload: Mapping[str, Any], of: str = "payload") -> str:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise PayloadError(of, payload, f"it holds text that is no valid Unicode ({error.reason})") from None
+            raise PayloadError(of, payload, f"it holds text that is not valid Unicode ({error.reason})") from None
     return text
 
 

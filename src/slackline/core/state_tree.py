@@ -114,7 +114,7 @@ def fields_of(code: int, kind: Any) -> Collection[str]:
         return kind._fields
     if code == ENUM and issubclass(kind, enum.Enum):
         return ()
-    raise TypeError(f"it is no {({DATACLASS: 'dataclass', ENUM: 'Enum'}).get(code, 'namedtuple')}")
+    raise TypeError(f"it is not a {({DATACLASS: 'dataclass', ENUM: 'Enum'}).get(code, 'namedtuple')}")
 
 
 def describe_dtype(dtype: np.dtype[Any]) -> Any:
@@ -245,7 +245,7 @@ class TreeWriter:
             return list(values)
         first = self._active.setdefault(id(owner), path)
         if first is not path:
-            raise UnsupportedStateError(show(path), owner, f"it contains itself, being also {show(first)}")
+            raise UnsupportedStateError(show(path), owner, f"it contains itself: it is also {show(first)}")
         if len(self._active) > MAX_DEPTH:
             raise UnsupportedStateError(show(path), owner, f"it is nested more than {MAX_DEPTH} levels deep")
         trees = []

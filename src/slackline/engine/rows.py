@@ -46,7 +46,7 @@ class TimeForm(NamedTuple):
 
     @classmethod
     def of(cls, value: Any, unit: str | None = None) -> TimeForm | None:
-        """The form of one value, in a given unit or its own; None if it is no event time."""
+        """The form of one value, in a given unit or its own; None if it is not an event time."""
         if time_stamp(value) is not None:
             return NUMBERS
         found = instant(value)
@@ -144,7 +144,7 @@ def form_of(saved: Any) -> TimeForm | None:
         return None
     kind, unit, zone = saved
     if kind not in ("number", "datetime", "text", "numpy") or unit not in PER_SECOND:
-        raise ValueError(f"{saved!r} is no form of event times")
+        raise ValueError(f"{saved!r} is not a form of event times")
     if zone is not None:
         pa.scalar(0, pa.timestamp(unit, str(zone))).as_py()
     form = TimeForm(kind, unit, zone)
@@ -237,7 +237,7 @@ def in_numbers(
 ) -> tuple[list[Event] | pa.Table, TimeForm | None]:
     """Rows with event times as whole numbers, and the form of the stream: that given, or that of the first row.
 
-    What is no event time, or finer than the unit, stays as it is: the intake refuses it.
+    What is not an event time, or finer than the unit, stays as it is: the intake refuses it.
     """
     if isinstance(rows, pa.Table):
         at = rows.schema.get_field_index("ts")

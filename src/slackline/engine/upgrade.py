@@ -58,7 +58,7 @@ class Upgrade:
         parts = [("detectors kept", self.kept), ("new", self.new), ("dropped", self.dropped)]
         parts += [("new types", self.new_types), ("dropped types", self.dropped_types)]
         shown = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
-        return f"{shown}; {self.dropped_events} buffered events dropped"
+        return f"{shown}; {self.dropped_events:,} buffered event{'' if self.dropped_events == 1 else 's'} dropped"
 
 
 def _dropped_events(topology: Mapping[str, Any], hierarchy: Hierarchy) -> int:

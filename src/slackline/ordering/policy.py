@@ -155,7 +155,7 @@ def with_policy(options: Mapping[str, Any]) -> dict[str, Any]:
         takers = [each for each, kind in _BY_NAME.items() if name in kind.__dataclass_fields__]
         if policy.name not in takers:
             raise ConfigError(
-                f"{name}={value!r} is no option of policy={policy.name!r}, which has "
+                f"{name}={value!r} is not an option of policy={policy.name!r}, which has "
                 f"{[each.name for each in fields(policy)]}; leave it out, or choose one of {takers}."
             )
     return {**engine, "policy": replace(policy, **given)} if given or "policy" in engine else engine

@@ -138,7 +138,7 @@ def _kind(name: str, kind: str, then: Answer) -> str:
         case "slack":
             return f"slack (stream time - K of {then['K']} = {reached})"
         case "readiness":
-            return f"readiness (no source of {name} owes anything up to {reached})"
+            return f"readiness (no more events of {name} are expected up to {reached})"
         case "arrival time":
             return f"arrival time (all that is not delayed unusually had arrived up to {reached})"
         case "progress":
@@ -176,7 +176,8 @@ def summary_text(summary: Answer) -> str:
 
 def _counts(summary: Answer) -> str:
     kinds = ("arrivals", "late", "quarantined", "duplicates", "results")
-    return ", ".join(f"{summary['counts'].get(kind, 0):,} {kind}" for kind in kinds)
+    counts = [(summary["counts"].get(kind, 0), kind) for kind in kinds]
+    return ", ".join(f"{count:,} {kind.removesuffix('s') if count == 1 else kind}" for count, kind in counts)
 
 
 def _sections(summary: Answer) -> list[tuple[str, Sequence[Answer]]]:

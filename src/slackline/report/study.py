@@ -13,6 +13,7 @@ from slackline.report.page import ACCENT, FAINT, facts, figure_card, heading, ht
 from slackline.report.summaries import (
     POLICY_NAMES,
     Scale,
+    count_text,
     disorder,
     late_sources_text,
     params_text,
@@ -56,7 +57,10 @@ def study_page(result: StudyResult, title: str = "recorded stream") -> str:
         f"Slackline study: {title}",
         [
             heading(f"Which policy suits {title}?", 1),
-            paragraph(f"{result.rows:,} events of {result.sources:,} sources. {disorder(result)}", "sub"),
+            paragraph(
+                f"{count_text(result.rows, 'event')} of {count_text(result.sources, 'source')}. {disorder(result)}",
+                "sub",
+            ),
             _facts(result, scale),
             paragraph(verdict(result), "verdict"),
             *([paragraph(text)] if (text := late_sources_text(result)) else []),

@@ -291,14 +291,14 @@ class SyncSummary:
 
     def headline(self) -> str:
         result = self._result
-        late = _count(len(result.late), "late event") if len(result.late) else "no event late"
+        late = count_text(len(result.late), "late event") if len(result.late) else "no event late"
         waits = (
             f"mean wait {self.waits.with_unit(result.waits.mean)}, p99 {self.waits.with_unit(result.waits.p99)}"
             if result.waits.events
             else "no event was released before the recording ended"
         )
         return (
-            f"{_count(len(result), 'event')} of {_count(len(result.recording.names), 'stream')}: "
+            f"{count_text(len(result), 'event')} of {count_text(len(result.recording.names), 'stream')}: "
             f"{share_text(result.out_of_order / len(result))} out of order on arrival, "
             f"{result.out_of_order_after:,} after synchronisation; {late}; {waits}."
         )
@@ -310,7 +310,7 @@ class SyncSummary:
         if not worst.blocked.all_time:
             return "No stream had to wait for another."
         return (
-            f"The slowest stream is {worst.name!r}: it blocked {_count(worst.blocked.all_events, 'event')} for "
+            f"The slowest stream is {worst.name!r}: it blocked {count_text(worst.blocked.all_events, 'event')} for "
             f"{self.sums.with_unit(worst.blocked.all_time)} in total, "
             f"{share_text(worst.blocked.all_time / total)} of all waits."
         )
@@ -346,7 +346,7 @@ class SyncSummary:
         end = self._result.at_end.events
         return [
             f"{stream.name!r} fell silent: its last event came at {self.moment(stream.last_arrival or 0)}, and "
-            f"{_count(end, 'event')} waited for it until the recording ended. Set --max-delay, so that no "
+            f"{count_text(end, 'event')} waited for it until the recording ended. Set --max-delay, so that no "
             f"event waits for a silent stream without limit."
             for stream in self._result.streams
             if stream.state == "silent"
@@ -361,7 +361,7 @@ class SyncSummary:
             for stream in found[:NAMED]
         ]
         if len(found) > NAMED:
-            shown.append(f"{_count(len(found) - NAMED, 'more stream')} fell silent.")
+            shown.append(f"{count_text(len(found) - NAMED, 'more stream')} fell silent.")
         return shown
 
     def notes(self) -> list[str]:
@@ -376,7 +376,7 @@ class SyncSummary:
         if result.at_end.events:
             awaited = f" for {listed(result.waited_for_at_end)}" if result.waited_for_at_end else ""
             notes.append(
-                f"{_count(result.at_end.events, 'event')} still waited{awaited} when the recording ended, for "
+                f"{count_text(result.at_end.events, 'event')} still waited{awaited} when the recording ended, for "
                 f"{self.waits.with_unit(result.at_end.mean)} on average; the waits above are without them."
             )
         ended = [stream.name for stream in result.streams if stream.state == "disabled" and not stream.dead]
@@ -393,7 +393,7 @@ class SyncSummary:
         warnings = [f"{each.name} is left out: {each.reason}" for each in recording.failed]
         if recording.quarantined:
             counts = ", ".join(f"{name} {count:,}" for name, count in recording.quarantined.items())
-            rows = _count(sum(recording.quarantined.values()), "row")
+            rows = count_text(sum(recording.quarantined.values()), "row")
             warnings.append(
                 f"{rows} without a time or a name left out (by file: {counts}). "
                 f"The first: {recording.first_quarantined}."
@@ -416,7 +416,7 @@ class SyncSummary:
         if not back:
             return []
         return [
-            f"{_count(back, 'event')} arrived after a newer one of the same stream. The synchroniser expects each "
+            f"{count_text(back, 'event')} arrived after a newer one of the same stream. The synchroniser expects each "
             f"stream to be in order; for streams that are not, see `slackline study`."
         ]
 
@@ -432,7 +432,12 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _count(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
+    """A number of things, in words.
+
+    >>> count_text(1, "event"), count_text(3000, "event")
+    ('1 event', '3,000 events')
+    """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

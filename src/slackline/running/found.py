@@ -38,8 +38,8 @@ def iterable(results: Any, method: str) -> Iterable[Any]:
         return ()
     if isinstance(results, Event | Timer):
         raise NotAnEventError(f"{method} returned {results!r}; yield it, or return a list.")
-    if not isinstance(results, Iterable):
-        raise NotAnEventError(f"{method} returned {results!r}; it must yield events, or return a list or None.")
+    if isinstance(results, (str, dict)) or not isinstance(results, Iterable):
+        raise NotAnEventError(f"{method} returned {results!r:.200}; it must yield events, or return a list or None.")
     return results
 
 

@@ -574,7 +574,9 @@ class Instances:
         if len({len(column) for column in columns}) > 1 or len(set(columns[0])) < len(columns[0]):
             raise checked.wrong(what, "has keys without a state, or twice")
         if not _PLAIN_KEYS.issuperset(map(type, columns[0])) or not {int}.issuperset(map(type, columns[3])):
-            raise checked.wrong(what, "has a key that is neither a string nor an integer, or a time that is no number")
+            raise checked.wrong(
+                what, "has a key that is neither a string nor an integer, or a time that is not a number"
+            )
         self._by_key, self._last = {}, {}
         self._guards.clear()
         for key, one, timers, last in zip(*columns, strict=True):

@@ -189,19 +189,17 @@ class Runner:
             )
         if not isinstance(event, Event):
             raise NotAnEventError(
-                f"detector {self.name!r} published {event!r}, which is a {type(event).__name__} and no event; "
-                f"yield event.derive(type, ...) or slackline.Event(type, ts, ...)."
+                f"published {event!r:.200} of type {type(event).__name__}, which is not an event; yield "
+                f"event.derive(type, ...) or slackline.Event(type, ts, ...)."
             )
         if event.type not in self.publishes:
             raise NotAnEventError(
-                f"detector {self.name!r} published an event of type {event.type!r} but announces only "
-                f"{sorted(self.publishes)}; add it to `publishes`."
+                f"published an event of type {event.type!r}, which `publishes` does not declare; it declares "
+                f"{sorted(self.publishes)}."
             )
         ts = time_stamp(event.ts)
         if ts is None:
-            raise NotAnEventError(
-                f"detector {self.name!r} published {event!r}: its ts must be an integer from 0 to 2**62."
-            )
+            raise NotAnEventError(f"published {event!r}: its ts must be an integer from 0 to 2**62.")
         return event if type(event.ts) is int else Event.of(event.type, ts, None, None, dict(event.payload))
 
     def _found(self, rows: Rows) -> Found:

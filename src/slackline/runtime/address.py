@@ -24,7 +24,7 @@ class Address(NamedTuple):
         host, _, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if not bare or (":" in host and bare == host) or not (port.isascii() and port.isdecimal()):
-            raise ConfigError(f"{text!r} is no address; give HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001.")
+            raise ConfigError(f"{text!r} is not an address; give HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001.")
         if int(port) > 65_535:
             raise ConfigError(f"{text!r}: there is no port {port}; ports are 0 (any that is free) to 65535.")
         return cls(bare, int(port))

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from slackline.core.errors import ConfigError, SlacklineError
+from slackline.core.errors import ConfigError, SlacklineError, raised_text
 from slackline.core.hierarchy import Hierarchy
 
 Tables = Callable[[], Any]
@@ -32,7 +32,10 @@ def load_application(named: str, recording: Path | None) -> tuple[Hierarchy, Tab
     if isinstance(found, Hierarchy):
         return found, None
     if not callable(found) or isinstance(found, type):
-        raise ConfigError(f"{named} is a {type(found).__name__}; it must be a slackline.Hierarchy, or make one.")
+        raise ConfigError(
+            f"{named} is of type {type(found).__name__}; it must be a slackline.Hierarchy, or a function that makes "
+            f"one."
+        )
     wanted = [
         parameter
         for parameter in inspect.signature(found).parameters.values()
@@ -48,7 +51,7 @@ def load_application(named: str, recording: Path | None) -> tuple[Hierarchy, Tab
         case (Hierarchy() as hierarchy, tables) if wanted and callable(tables):
             return hierarchy, tables
     raise ConfigError(
-        f"{named}() gives a {type(made).__name__}; it must give a slackline.Hierarchy, or, called with a recording, a "
+        f"{named}() returns {type(made).__name__}; it must give a slackline.Hierarchy, or, called with a recording, a "
         f"hierarchy and a function that gives the recording's tables."
     )
 
@@ -58,11 +61,13 @@ def _imported(named: str) -> Any:
     if not colon and named.endswith(".py"):
         module, name = named, "hierarchy"
     if not module or not name:
-        raise ConfigError(f"{named!r} names no application; write module:name, e.g. my_app:hierarchy, or a file.")
+        raise ConfigError(
+            f"{named!r} does not name an application; write module:name, e.g. my_app:hierarchy, or a file."
+        )
     found = _from_file(Path(module)) if module.endswith(".py") else _from_path(module)
     if not hasattr(found, name):
         others = [each for each, value in vars(found).items() if isinstance(value, Hierarchy)]
-        hint = f" There is {', '.join(others)}." if others else ""
+        hint = f" It has {', '.join(others)}." if others else ""
         raise ConfigError(f"{module!r} has no {name!r}; write module:name of a slackline.Hierarchy.{hint}")
     return getattr(found, name)
 
@@ -92,7 +97,7 @@ def _from_file(path: Path) -> ModuleType:
     except SlacklineError:
         raise
     except Exception as error:
-        raise ConfigError(f"{path} is no application: it raised {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"{path} cannot be loaded: it raised {raised_text(error)}.") from error
     return module
 
 

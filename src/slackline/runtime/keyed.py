@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 
 from slackline.core import codec
 from slackline.core.calibration import calibration_of
-from slackline.core.errors import ConfigError, DetectorError, SchemaError, SlacklineError, StateError
+from slackline.core.errors import ConfigError, DetectorError, SchemaError, SlacklineError, StateError, raised_text
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import NO_KEY, Output, Quarantined
@@ -121,9 +121,9 @@ class KeyedDetectorError(SlacklineError):
 
     def __init__(self, name: Any, error: DetectorError) -> None:
         self.cause = error.cause
-        where, cause = "" if name is None else f"key {name!r}: ", error.cause
+        where = "" if name is None else f"key {name!r}: "
         super().__init__(
-            f"{where}detector {error.detector!r} raised {type(cause).__name__}: {cause} on {error.event!r}, state of "
+            f"{where}detector {error.detector!r} raised {raised_text(error.cause)} on {error.event!r}, state of "
             f"{error.state_size} bytes. Nothing is committed since the last checkpoint; on Spark the micro-batch "
             f"fails. Fix the detector and start again, or pass on_error='quarantine' to continue without the event."
         )
@@ -251,7 +251,7 @@ class KeyedEngines:
         trace: Trace | None = None,
     ) -> None:
         if shards is not None and not keyed:
-            raise ConfigError("shards hash keys, and there are none; give keys, or leave out shards.")
+            raise ConfigError("shards need keys: give a key, or leave out shards.")
         if shards is not None and trace is not None:
             raise ConfigError("trace and shards exclude each other: trace without shards, one engine per key.")
         if isinstance(hierarchy, Hierarchy):

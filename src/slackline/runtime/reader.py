@@ -269,11 +269,24 @@ class Reader:
         """How far each source was processed, as plain data."""
         return {feed.source.name: feed.save() for feed in self.feeds}
 
+    def unread(self, saved: Mapping[str, Any]) -> list[str]:
+        """The sources with input that a finished run did not read: sources that are new, files of another size."""
+        found = []
+        for feed in self.feeds:
+            match (feed.source.position(), saved.get(feed.source.name)):
+                case (_, None):
+                    found.append(feed.source.name)
+                case ({"size": int(now)}, [{"size": int(before)}, *_]) if now != before:
+                    found.append(feed.source.name)
+        return found
+
     def resume(self, saved: Mapping[str, Any], remedy: str) -> None:
         """Continue behind what an earlier run has processed."""
         missing = sorted(set(saved) - {feed.source.name for feed in self.feeds})
         if missing:
-            raise StateError(f"the checkpoint has positions of {', '.join(missing)}, which is no input now. {remedy}")
+            raise StateError(
+                f"the checkpoint has positions of {', '.join(missing)}, which is not an input now. {remedy}"
+            )
         for feed in self.feeds:
             if feed.source.name in saved:
                 feed.resume(saved[feed.source.name])
@@ -286,7 +299,7 @@ def _as_they_are(records: Records, *_: Any) -> Arrivals:
 def log_schema(decoder: Decoder, feed: Feed, bounded: bool) -> None:
     """Log how the first records of a source are read. Where all input is bounded, also check that it has the fields."""
     if bounded:
-        decoder.check_fields(feed.source.describe())
+        decoder.check_fields(feed.source.describe().partition(",")[0])
     notes, warnings = decoder.explained(feed.default)
     for note in notes:
         logger.info("%s", note)

@@ -12,6 +12,7 @@ different devices would be taken for duplicates.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
@@ -25,9 +26,10 @@ import pyarrow.compute as pc
 
 from slackline.core import check
 from slackline.core.batch import Ints
-from slackline.core.errors import ConfigError, SchemaError, StateError
+from slackline.core.errors import ConfigError, SchemaError, SlacklineError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.payload import to_json
 from slackline.core.time import (
     A_TIME_STAMP,
     MAX_TS,
@@ -168,7 +170,7 @@ class Decoder:
     >>> decoder = Decoder(RecordSchema(key="van"), Hierarchy([Speeds()], clock="at"))
     >>> decoder.decode([{"ts": 5, "van": "a", "seq": 3, "speed": 7}, {"van": "b"}])
     Arrivals(rows=[Event('at', ts=5, seq=3, speed=7)], keys=['a'], bad=[BadRecord(place='record 2', \
-reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
+reason="field 'ts', the event time, is missing", record='{"van":"b"}')])
     """
 
     def __init__(self, schema: RecordSchema, hierarchy: Hierarchy | None) -> None:
@@ -361,7 +363,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
         if pa.types.is_integer(column.type):
             column = column.cast(pa.string())
         if not pa.types.is_string(column.type) or column.null_count or pc.any(pc.equal(column, "")).as_py():
-            raise BadRecordError("one of the types is none")
+            raise BadRecordError("one of the types is null")
         return column
 
     def _sources(self, payload: dict[str, pa.Array], key: pa.Array | None) -> pa.Array | None:
@@ -374,7 +376,7 @@ reason="field 'ts', the event time, is missing", record="{'van': 'b'}")])
             payload.pop(schema.source or "source", None)
             return None
         if column.null_count or not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
-            raise BadRecordError("a source is missing or none")
+            raise BadRecordError("a source is missing or null")
         return payload.pop(schema.source or "source")
 
 
@@ -384,11 +386,14 @@ _NO_TIME = "the event time is missing"
 
 
 def _shown(record: Mapping[str, Any] | Event) -> str:
-    """A record as text, without the fields that have no value: in a table a field that is absent is null."""
+    """A record as JSON, as text where it has no such form; without the fields that have no value, as they are null in
+    the rows of a table."""
     if isinstance(record, Event):
         return repr(record)[:SHOWN]
     if isinstance(record, Mapping):
         record = {name: value for name, value in record.items() if value is not None}
+        with contextlib.suppress(SlacklineError):
+            return to_json(record)[:SHOWN]
     return str(record)[:SHOWN]
 
 
@@ -410,7 +415,9 @@ def time_of(value: Any, unit: str = "us") -> int:
         raise BadRecordError(f"the event time {number!r} has lost digits as a floating-point number")
     ts = time_stamp(number)
     if ts is None:
-        raise BadRecordError(f"the event time {number!r:.64} is not {A_TIME_STAMP}")
+        has_fraction = isinstance(number, float) and math.isfinite(number) and number % 1
+        hint = "; convert times with a fraction to a finer unit, such as ms" if has_fraction else ""
+        raise BadRecordError(f"the event time {number!r:.64} is not {A_TIME_STAMP}{hint}")
     return ts
 
 
@@ -419,7 +426,7 @@ def _number_in(text: str, unit: str) -> int | float | None:
     if not text:
         return None
     if len(text) > 64:
-        raise BadRecordError(f"{text[:20]!r}... is no event time")
+        raise BadRecordError(f"{text[:20]!r}... is not an event time")
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
@@ -542,7 +549,7 @@ def _are_numbers(column: pa.Array) -> bool:
 def _in_range(numbers: pa.Array) -> pa.Array:
     bounds = pc.min_max(numbers).as_py()
     if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] <= MAX_TS:
-        raise BadRecordError("one of the numbers is no event time")
+        raise BadRecordError("one of the numbers is not an event time")
     return numbers
 
 

@@ -40,7 +40,7 @@ _PLAIN = (str, int, bool, type(None))
 
 
 class TraceError(SlacklineError):
-    """A file is no trace, or is damaged."""
+    """A file is not a trace, or is damaged."""
 
 
 class Trace:
@@ -181,7 +181,7 @@ def read_trace(path: str | Path) -> tuple[dict[str, Any], Iterator[dict[str, Any
     except OSError as error:
         raise TraceError(f"cannot read the trace {path}: {error}.") from error
     if head.get("slackline") != "trace":
-        raise TraceError(f"{path} is no trace; `slackline run --trace FILE` and slackline.runtime.Trace write them.")
+        raise TraceError(f"{path} is not a trace; `slackline run --trace FILE` and slackline.runtime.Trace write them.")
     if head.get("version") != VERSION:
         raise TraceError(
             f"{path} is a trace of version {head.get('version')!r}, and this release reads version {VERSION}. Explain "
@@ -209,7 +209,7 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(line, type=dict)
     except msgspec.DecodeError as error:
-        raise TraceError(f"{path}, line {number} is no line of a trace: {error}.") from error
+        raise TraceError(f"{path}, line {number} is not a line of a trace: {error}.") from error
 
 
 def _event(row: Any) -> Event:

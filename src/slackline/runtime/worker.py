@@ -32,7 +32,7 @@ from slackline.runtime.forms import quickest
 from slackline.runtime.keyed import KeyedEngines
 from slackline.runtime.merge import StreamMerger
 from slackline.runtime.metrics import INTERVAL, Metrics, MetricsCollector, MetricsListener, Rates
-from slackline.runtime.output import NOT_AN_EVENT, OutputRecord, bad_record
+from slackline.runtime.output import NOT_AN_EVENT, BadRecord, OutputRecord, bad_record
 from slackline.runtime.reader import Delivery, Feed, Mark, Reader, joined, pieces
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sink import Sink, SinkError
@@ -129,7 +129,7 @@ class Worker:
         self._next_checkpoint = -math.inf
         self._checkpoint: tuple[int | None, float] | None = None  # bytes of the last checkpoint, and when it was made
         self._reported_at = self._looked_at = now()
-        self._warned = self._keyless = False
+        self._warned = self._keyless = self._bad = False
 
     def stop(self) -> None:
         """Read nothing more; process what has arrived and cannot be read again; flush or store buffered events."""
@@ -245,6 +245,7 @@ class Worker:
         for delivery in [joined(taken)] if self._merger is None else taken:
             rows, keys, bad, marks, _ = delivery
             if bad:
+                self._warn_bad(*bad[0])
                 self.unwritten += [bad_record(one, source) for source, one in bad]
                 self._engines.collector.count_aside(0, 0, [NOT_AN_EVENT] * len(bad))
             if len(rows):
@@ -349,6 +350,12 @@ class Worker:
                 f"an earlier run has processed all input ({events} events), with another version of the application. "
                 f"Its results are still those of that version. --fresh discards them and processes the input again."
             )
+        if ended and (unread := self._reader.unread(sources)):
+            raise StateError(
+                f"an earlier run has processed all input ({events} events); since then there is new or changed input, "
+                f"which was not read: {', '.join(unread)}. --fresh discards the results and processes all input; for "
+                f"input that grows use --follow."
+            )
         if ended:
             logger.info("nothing to do: an earlier run has processed all input, %s events; --fresh starts anew", events)
             return False
@@ -381,6 +388,12 @@ class Worker:
                 "the records",
                 f"{len(keys):,}", self._decoder.schema.key,
             )  # fmt: skip
+
+    def _warn_bad(self, source: str, first: BadRecord) -> None:
+        """Log the first record that is quarantined; all are in the output."""
+        if not self._bad:
+            self._bad = True
+            logger.warning("source %r, %s is quarantined: %s", source, first.place, first.reason)
 
     def _warn_duplicates(self) -> None:
         self._warned = self._warned or warn_of_duplicates(self._engines.collector, self._decoder.schema)

@@ -75,7 +75,7 @@ class SparkApplication:
         if len(options.sources) != 1 or others or any(kafka) != all(kafka):
             raise _refused("reads one file or folder and writes to a folder, or reads and writes a topic of Kafka")
         if options.shards is not None and options.key is None:
-            raise ConfigError("--shards hashes keys, and there are none; give --key, or leave --shards out.")
+            raise ConfigError("--shards needs a key: give --key, or leave out --shards.")
         self._topics = all(kafka)
         self._streams = self._topics or options.follow
         if self._streams and options.at_stop == "flush":
@@ -93,7 +93,7 @@ class SparkApplication:
         if to.suffix:
             raise _refused(f"writes to a folder, and --to {to} is a file")
         if options.follow and not path.is_dir():
-            raise _refused(f"follows a folder, whose files arrive complete, and --from {path} is none")
+            raise _refused(f"follows a folder, whose files arrive complete, and --from {path} is not a folder")
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder.")
         given = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.logger import PySparkLogger
@@ -110,6 +110,18 @@ def unnamed(df: DataFrame, schema: RecordSchema) -> list[str]:
     return [name for name in df.columns if name not in named(schema).values()]
 
 
+def check_named(df: DataFrame, roles: Mapping[str, str | None]) -> None:
+    """Refuse what is no DataFrame, and a column for a role that it does not have."""
+    if not isinstance(df, DataFrame):
+        raise ConfigError(f"a DataFrame of Spark is expected; got {type(df).__name__}. See spark.createDataFrame.")
+    for role, name in roles.items():
+        if name is not None and name not in df.columns:
+            raise SchemaError(
+                f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "
+                f"name one of them, or add it with withColumn first."
+            )
+
+
 def role_columns(df: DataFrame, schema: RecordSchema, roles: Collection[str] = ()) -> dict[str, Column]:
     """The columns that the schema names, by role and checked, as text or numbers.
 
@@ -119,11 +131,7 @@ def role_columns(df: DataFrame, schema: RecordSchema, roles: Collection[str] = (
     for role, name in named(schema).items():
         if roles and role not in roles:
             continue
-        if name not in df.columns:
-            raise SchemaError(
-                f"{role}={name!r}: there is no such column. The DataFrame has {df.columns}; "
-                f"name one of them, or add it with withColumn first."
-            )
+        check_named(df, {role: name})
         kind, (wanted, words) = df.schema[name].dataType, _ROLES[role]
         if not isinstance(kind, wanted):
             raise SchemaError(

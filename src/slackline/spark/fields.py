@@ -118,7 +118,7 @@ def typed_column(event_type: str, field: T.StructField, values: tuple[Any, ...])
     arrow = to_arrow_type(field.dataType, timezone="UTC")
     try:
         pa.array(values, arrow)
-    except (TypeError, ValueError, OverflowError):  # a number that is too large, or text that is no valid Unicode
+    except (TypeError, ValueError, OverflowError):  # a number that is too large, or text that is not valid Unicode
         for value in values:
             _fitting(event_type, field, lambda each: pa.array([each], arrow), value)
         raise

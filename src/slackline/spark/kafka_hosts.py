@@ -114,7 +114,9 @@ class SparkHosts(SparkTasks):
 def check_options(options: RunOptions, hierarchy: Hierarchy) -> KafkaSettings:
     """The settings of the hosts; a ConfigError for what they cannot do."""
     if options.tasks is None:
-        raise ConfigError("--tasks is missing: how many tasks run, each in one slot of the session, e.g. --tasks 2.")
+        raise ConfigError(
+            "--tasks is missing; give the number of tasks, each of which takes one slot of the session, e.g. --tasks 2."
+        )
     if len(options.tls) not in (0, 3):
         raise ConfigError(f"--tls takes three files: certificate, key and authority; got {len(options.tls)}.")
     return KafkaApplication(options, hierarchy).host.settings

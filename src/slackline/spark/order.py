@@ -19,7 +19,7 @@ from slackline.core.errors import ConfigError, SchemaError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.engine.order import COLUMNS
-from slackline.spark.columns import column, quoted
+from slackline.spark.columns import check_named, column, quoted
 from slackline.spark.pipeline import detect
 
 #: The column of whole rows, that of the key where there is none, and the event type of ordered rows.
@@ -73,8 +73,9 @@ def order(
     for name in ("speculation", "pause", "late", "duplicates", "on_error", "typed", "stats", "type"):
         if name in options:
             raise ConfigError(f"order() has no option {name!r}; it runs no detectors, and reports every row.")
+    check_named(df, {"ts": ts, "key": key, "arrival": arrival, "source": source, "seq": seq})
     _check(df)
-    named = dict.fromkeys(name for name in (ts, key, arrival, source, seq) if name is not None and name in df.columns)
+    named = dict.fromkeys(name for name in (ts, key, arrival, source, seq) if name is not None)
     row = F.to_json(F.struct(*(column(df, name).alias(name) for name in df.columns)), _JSON).alias(ROW)
     packed = df.select(*(column(df, name).alias(name) for name in named), row, F.lit("").alias(ALL))
     if key is not None:

@@ -18,7 +18,7 @@ from slackline.runtime.keyed import EngineFactory
 from slackline.runtime.schema import RecordSchema
 from slackline.runtime.sharding import KEY
 from slackline.runtime.timeouts import Timeouts
-from slackline.spark.columns import PARTITION, PARTITIONS, check_types, partitioned, prepare
+from slackline.spark.columns import PARTITION, PARTITIONS, check_named, check_types, partitioned, prepare
 from slackline.spark.fields import Typed, typed_fields
 from slackline.spark.metrics import METRICS, metrics_name, observed
 from slackline.spark.output import column_schema, output_schema, separate
@@ -84,6 +84,7 @@ def detect(
     changelog: see :func:`~slackline.spark.current`. A batch DataFrame gives what the stream gives after its end, with
     the engines closed and without speculation.
     """
+    check_named(df, {})
     streaming = df.isStreaming
     partitions = 0
     if key is None:

@@ -99,7 +99,7 @@ def load_stream(path: str | Path, schema: RecordSchema) -> RecordedStream:
     key = None if schema.key is None else file.codes(schema.key, "key")[0]
     if file.bad:
         first, count = file.bad[min(file.bad)], len(file.bad)
-        raise SourceError(f"{file.path.name}, {first} ({count} such records). Repair or remove these records.")
+        raise SourceError(f"{file.path.name}, {first} ({count:,} such records). Repair or remove these records.")
     if kinds:
         pairs, source = np.unique(source * len(kinds) + types, return_inverse=True)
         names = [f"{kinds[pair % len(kinds)]}/{names[pair // len(kinds)]}" for pair in pairs.tolist()]
@@ -363,13 +363,13 @@ def forward(arrival: Ints) -> tuple[Ints, tuple[str, ...]]:
     highest = np.maximum.accumulate(arrival)
     held = int(np.count_nonzero(arrival < highest))
     warning = (
-        f"the arrival times run backwards at {back} of {len(arrival)} rows; the order of the file is used "
+        f"the arrival times run backwards at {back:,} of {len(arrival):,} rows; the order of the file is used "
         f"as the order of arrival, and the running maximum of the arrival times for waits"
     )
     if held > len(arrival) // 10:
         first = int(np.argmax(arrival < highest))
         warning += (
-            f". So {held} rows have the arrival time of an earlier row; if that of row {first}, or one before it, is "
+            f". So {held:,} rows have the arrival time of an earlier row; if that of row {first}, or one before it, is "
             f"wrong, remove it"
         )
     return highest, (warning,)

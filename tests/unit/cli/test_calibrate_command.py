@@ -117,6 +117,14 @@ def test_from_another_calibration_with_a_recording_the_sensors_are_measured() ->
     assert (delays()["C"], delays()["B"]) == (50, 50)  # no B came: as late as the latest
 
 
+@pytest.mark.parametrize("out", ["rows.csv", "./an_application.py"])
+def test_the_recording_and_the_application_are_not_overwritten(out: str) -> None:
+    before = Path(out).read_text()
+    app = "an_application.py:hierarchy" if out.endswith(".py") else "an_application:hierarchy"
+    assert "would overwrite the input" in run("rows.csv", app, "-o", out, code=2)
+    assert Path(out).read_text() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
@@ -124,11 +132,11 @@ def test_from_another_calibration_with_a_recording_the_sensors_are_measured() ->
         (["rows.csv", "an_application:hierarchy", "x"], 2, "got 3 arguments"),
         (["rows.csv", "an_application:hierarchy", "--sub-delay", "B.jitter=9"], 2, "--sub-delay is for --from"),
         (["none.csv", "an_application:hierarchy"], 1, "there is no none.csv"),
-        (["rows.csv", "an_application"], 2, "names no application; write module:name"),
+        (["rows.csv", "an_application"], 2, "does not name an application; write module:name"),
         (["rows.csv", "not_there:hierarchy"], 2, "there is no module 'not_there'"),
         (["rows.csv", "an_application:x"], 2, "has no 'x'"),
-        (["rows.csv", "an_application:number"], 2, "is a int; it must be a slackline.Hierarchy"),
-        (["rows.csv", "an_application:wrong"], 2, "gives a int; it must give a slackline.Hierarchy"),
+        (["rows.csv", "an_application:number"], 2, "is of type int; it must be a slackline.Hierarchy"),
+        (["rows.csv", "an_application:wrong"], 2, "returns int; it must give a slackline.Hierarchy"),
         (["rows.csv", "an_application:hierarchy", "--ts", "when"], 2, "rows.csv has no field 'when' for --ts"),
         (["rows.csv", "an_application:hierarchy", "--type", "kind"], 2, "has no field 'kind' for --type"),
         (["empty.csv", "an_application:hierarchy"], 1, "has no header"),

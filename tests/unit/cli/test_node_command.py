@@ -22,7 +22,10 @@ SMALL = "match_app:small"
         ([SMALL, "http://127.0.0.1:9/a", "--unit", "ps"], "--unit ps is for applications"),
         ([SMALL, "--engine", "policy"], "write KEY=VALUE, KEY one of policy"),
         ([SMALL, "--engine", "policy=guess"], "policy='guess'"),
-        ([SMALL, "--engine", "policy=ordered", "--engine", "warmup=5"], "warmup=5 is no option of policy='ordered'"),
+        (
+            [SMALL, "--engine", "policy=ordered", "--engine", "warmup=5"],
+            "warmup=5 is not an option of policy='ordered'",
+        ),
         ([SMALL, "--engine", "polcy=auto"], "--engine polcy=auto is not valid"),
         ([SMALL, "--speed", "fast"], "--speed fast is not valid"),
         (["match_app:nothing"], "has no 'nothing'"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -42,6 +45,32 @@ def test_a_late_record_of_a_csv_file_has_its_lateness_on_standard_output(tmp_pat
     assert {"ts": 2, "x": "c", "kind": "late", "lateness": 6} in found and len(found) == 3
 
 
+def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"ts": 1}\n')
+    done = RUNNER.invoke(app, ["order", str(file), "--to", str(tmp_path / ".." / tmp_path.name / "in.jsonl")])
+    assert done.exit_code == 2 and "would overwrite the input" in done.output
+    assert file.read_text() == '{"ts": 1}\n'
+
+
+def test_a_topic_of_kafka_is_refused() -> None:
+    done = RUNNER.invoke(app, ["order", "kafka://127.0.0.1:1/t"])
+    assert done.exit_code == 2 and "this command does not read Kafka; `slackline run`" in done.output
+
+
+def test_the_last_line_counts_by_kind(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("ts\n1\n2\nsoon\n")
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.csv"), "--to", str(tmp_path / "o.jsonl")])
+    assert done.output == "slackline: 2 events, 1 in quarantine\n"
+
+
+def test_a_warning_is_one_line_on_stderr(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ts": [datetime.date(2026, 1, day) for day in (1, 2)]}), tmp_path / "in.parquet")
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.parquet")])
+    assert done.exit_code == 1 and done.stderr.startswith("slackline: events whose ts is a date are quarantined")
+    assert "UserWarning" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -49,6 +78,7 @@ def test_a_late_record_of_a_csv_file_has_its_lateness_on_standard_output(tmp_pat
         ([], "records have ['kind'] already"),
         (["--to", "out.csv"], "give a file that ends with .jsonl"),
         (["--source", "ts"], "cannot have two roles"),
+        (["--engine", "polcy=slack"], "Did you mean policy=slack?"),
         (["--engine", "pause=1"], "KEY one of"),
     ],
 )
@@ -61,5 +91,5 @@ def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path: Path, options: lis
 def test_a_file_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"ts": 1}\n')
     done = RUNNER.invoke(app, ["order", str(tmp_path / "in.jsonl"), "--to", f"{tmp_path}/../{tmp_path.name}/in.jsonl"])
-    assert done.exit_code == 2 and "is one of the files to read" in done.output
+    assert done.exit_code == 2 and "would overwrite the input" in done.output
     assert (tmp_path / "in.jsonl").read_text() == '{"ts": 1}\n'

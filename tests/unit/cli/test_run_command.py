@@ -185,7 +185,7 @@ def test_files_go_to_a_folder(here: Path) -> None:
 def test_a_file_that_is_read_is_not_overwritten(here: Path, to: str) -> None:
     Path("outputs.jsonl").write_text('{"ts": 1}\n')
     done = run("vans.py", "--from", "outputs.jsonl", "--to", to)
-    assert done.exit_code == 2 and "is one of the files to read" in done.stderr
+    assert done.exit_code == 2 and "would overwrite the input" in done.stderr
     assert Path("outputs.jsonl").read_text() == '{"ts": 1}\n'
 
 
@@ -204,11 +204,39 @@ def test_an_edited_application_is_not_run_over_the_results_of_the_earlier_one(he
     assert [line["payload"]["by"] for line in after] == [line["payload"]["by"] + 1 for line in before]
 
 
+def test_input_that_is_new_after_a_finished_run_is_an_error_not_ignored(here: Path) -> None:
+    (here / "arrived").mkdir()
+    (here / "arrived" / "a.jsonl").write_text('{"ts": 1, "type": "at", "x": 1}\n')
+    command = ("vans.py", "--from", "arrived", "--to", "found", "--unit", "ms")
+    assert (run(*command).exit_code, run(*command).exit_code) == (0, 0)
+    (here / "arrived" / "b.jsonl").write_text('{"ts": 2, "type": "at", "x": 1}\n')
+    done = run(*command)
+    assert done.exit_code == 1 and "new or changed input, which was not read: b. --fresh" in done.stderr
+    (here / "arrived" / "b.jsonl").unlink()
+    with (here / "arrived" / "a.jsonl").open("a") as file:
+        file.write('{"ts": 3, "type": "at", "x": 1}\n')
+    done = run(*command)
+    assert done.exit_code == 1 and "which was not read: a. --fresh" in done.stderr
+
+
 @pytest.mark.parametrize("option", [("--key", "nokey"), ("--seq", "nr")])
 def test_a_run_that_processes_next_to_nothing_fails(here: Path, option: tuple[str, str]) -> None:
     write_records(here / "in.jsonl", [record | {"nr": 1} for record in records(60)])
     done = run("vans.py", "--from", "in.jsonl", "--to", "out", *option)
     assert done.exit_code == 1 and "of 60 records were not processed" in done.stderr
+
+
+def test_the_first_record_in_quarantine_is_logged_with_its_reason(here: Path) -> None:
+    (here / "fractions.jsonl").write_text('{"ts": 1700000000.25, "x": 1}\n{"ts": 1700000001.5, "x": null}\n')
+    done = run("vans.py", "--from", "fractions.jsonl", "--to", "out")
+    reason = "the event time 1700000000.25 is not a whole number from 0 to 2**62; convert times with a fraction"
+    assert done.exit_code == 1 and done.stderr.count("is quarantined") == 1
+    assert f"source 'fractions', record 1 is quarantined: {reason}" in done.stderr
+    found = lines_of(here / "out" / "quarantined.jsonl")
+    assert [json.loads(each["payload"]["record"]) for each in found] == [
+        {"ts": 1700000000.25, "x": 1},
+        {"ts": 1700000001.5},
+    ]
 
 
 def test_duplicates_are_written_on_request(here: Path) -> None:
@@ -253,17 +281,34 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
         ("vans.py --from in.jsonl --to notes.txt/out", "cannot write to the folder notes.txt/out"),
         ("vans.py --from in.jsonl --to - --at-stop keep", "--at-stop keep needs a folder"),
         ("vans.py --from in.jsonl --to - --engine polcy=auto", "--engine polcy=auto is not valid"),
+        ("vans.py --from in.jsonl --to - --engine polcy=auto", "Did you mean policy=auto?"),
+        ("vans.py --from in.jsonl --to in.jsonl", "--to in.jsonl would overwrite the input in.jsonl"),
+        ("vans.py --from in.jsonl --from . --to .", "--to . would overwrite the input ."),
+        ("vans.py --from . --to found.jsonl", "--to found.jsonl is in the folder ., which is read"),
+        ("vans.py --from found/late.jsonl --to found", "--to found would overwrite the input found/late.jsonl"),
+        (
+            "vans.py --from in.jsonl --to found --trace ./in.jsonl",
+            "--trace ./in.jsonl would overwrite the input in.jsonl",
+        ),
+        ("vans.py --from in.jsonl --to found --trace vans.py", "--trace vans.py would overwrite the input vans.py"),
+        ("vans.py --from kafka://h:1/t --to kafka://h:1/t --group g", "is an input, too"),
         ("vans.py --from in.jsonl --to - --engine policy=odd", "policy='odd' is unknown"),
-        ("vans.py --from in.jsonl --to - --engine policy=slack --engine timeout=5", "is no option of policy='slack'"),
+        (
+            "vans.py --from in.jsonl --to - --engine policy=slack --engine timeout=5",
+            "is not an option of policy='slack'",
+        ),
         ("vans.py --from in.jsonl --to - --key ts", "one field cannot have two roles"),
-        ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is a type; it must be a slackline.Hierarchy"),
+        ("vans.py:Steps --from in.jsonl --to -", "vans.py:Steps is of type type; it must be a slackline.Hierarchy"),
         (
             "vans.py:other --from in.jsonl --to -",
-            "has no 'other'; write module:name of a slackline.Hierarchy. There is",
+            "has no 'other'; write module:name of a slackline.Hierarchy. It has",
         ),
-        ("vans --from in.jsonl --to -", "'vans' names no application"),
+        ("vans --from in.jsonl --to -", "'vans' does not name an application"),
         ("gone.py --from in.jsonl --to -", "gone.py: there is no such file"),
-        ("broken.py --from in.jsonl --to -", "broken.py is no application: it raised ZeroDivisionError"),
+        (
+            "broken.py --from in.jsonl --to -",
+            "broken.py cannot be loaded: it raised ZeroDivisionError: division by zero (broken.py, line 1)",
+        ),
         ("vans.py --from in.jsonl --to - --on spark", "--on spark reads one file or folder and writes to a folder"),
         ("vans.py --from - --to out --on spark", "--on spark reads one file or folder"),
         ("vans.py --from in.jsonl --to kafka://127.0.0.1:1/t --on spark", "or reads and writes a topic of Kafka"),
@@ -278,10 +323,10 @@ KAFKA = "vans.py --group vans --from kafka://h:1/in"
             "vans.py --from in.jsonl --to out --on spark --follow",
             "follows a folder, whose files arrive complete",
         ),
-        ("vans.py --from . --to . --on spark --follow", ". exists and has no checkpoint of Spark"),
+        ("vans.py --from . --to . --on spark --follow", "--to . would overwrite the input ."),
         ("vans.py --from . --to out --on spark --follow --at-stop flush", "no --at-stop flush"),
         ("vans.py --from in.jsonl --to out --on spark --group g", "--group and --delivery are for kafka://"),
-        ("vans.py --from broken.csv --to -", "broken.csv, read once has no field 'ts' for --ts; it has time, x"),
+        ("vans.py --from broken.csv --to -", "slackline: file broken.csv has no field 'ts' for --ts; it has time, x"),
     ],
 )
 def test_wrong_use_is_refused(arguments: str, message: str, here: Path) -> None:

@@ -218,7 +218,7 @@ def test_files_are_merged_by_event_time_and_resume_at_any_row(tmp_path, stop, mo
 
 
 def test_a_source_that_is_gone_is_an_error():
-    with pytest.raises(StateError, match="positions of other, which is no input now"):
+    with pytest.raises(StateError, match="positions of other, which is not an input now"):
         of_tables(table([1]), saved={"other": [1, 1, 1, 0, 0]})
 
 

@@ -40,9 +40,9 @@ def test_files_with_the_same_stem_are_named_by_their_paths(tmp_path: Path) -> No
         ("nothing.csv", "no such file or folder"),
         ("notes.txt", "format of .* is unknown"),
         ("empty", r"no file in this folder ends with one of \.csv"),
-        ("ftp://host/file", r"unknown scheme ftp://; known are http://, https://, mqtt://, paths and -"),
-        ("mqtt://127.0.0.1", "no broker and topic"),
-        ("http://", "no HTTP address"),
+        ("ftp://host/file", r"unknown scheme ftp://; known are http://, https://, mqtt://, kafka://, paths and -"),
+        ("mqtt://127.0.0.1", "does not name a broker and a topic"),
+        ("http://", "not an HTTP address"),
     ],
 )
 def test_an_address_that_cannot_be_read_is_refused(url: str, message: str, tmp_path: Path) -> None:
@@ -50,6 +50,15 @@ def test_an_address_that_cannot_be_read_is_refused(url: str, message: str, tmp_p
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=message):
         open_sources([url if "://" in url else str(tmp_path / url)])
+
+
+def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterdir(self: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)  # root may read every folder
+    with pytest.raises(ConfigError, match=r"cannot read .* Give this user the permission to read it"):
+        open_sources([str(tmp_path)])
 
 
 def test_nothing_and_the_same_twice_are_refused(tmp_path: Path) -> None:
@@ -81,7 +90,7 @@ def test_sinks_are_opened_by_their_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["mqtt://host", "mqtt://host:99999/t", "mqtt:///t", "http://host/t", "mqtt://h/t?x=1"])
 def test_an_address_without_broker_and_topic_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="no broker and topic"):
+    with pytest.raises(ConfigError, match="does not name a broker and a topic"):
         broker_of(url)
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_was_truncated_or_is_read_another_way_is_refused(tmp_path: P
     os.truncate(path, 5)
     with pytest.raises(StateError, match="has 5 bytes and had 20 at the checkpoint"):
         FileSource(path).seek(position)
-    with pytest.raises(StateError, match="no position in a file"):
+    with pytest.raises(StateError, match="not a position in a file"):
         FileSource(path).seek(17)
 
 

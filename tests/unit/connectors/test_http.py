@@ -364,5 +364,5 @@ def test_a_server_that_refuses_records_ends_the_run_with_a_clear_error(server: S
     server.scripts = [status(404)]
     with pytest.raises(SinkError, match=r"answered 404 .* to a POST; retrying would not help"):
         run(HttpSink(server.url).write(RECORDS))
-    with pytest.raises(ConfigError, match="no HTTP address"):
+    with pytest.raises(ConfigError, match="not an HTTP address"):
         HttpSink("ftp://host/path")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ def test_a_detector_that_raises_is_an_error_that_names_it_and_the_engine_stays_u
     ) as caught:
         push(target, form, list(range(10)))
     error = caught.value
+    assert re.search(r"\(test_bad_detectors\.py, line \d+\) on Event\('in', ts=3\)", str(error))
     assert error.event == sl.Event("in", 3) and error.state_size > 0 and error.failures == 1
     assert [output.event.ts for output in error.outputs] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     found = push(target, form, [20, 21])
@@ -71,10 +73,12 @@ def test_a_detector_that_raises_is_an_error_that_names_it_and_the_engine_stays_u
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (["hit"], "is a str and no event"),
+        (["hit"], "published 'hit' of type str, which is not an event"),
         (7, "returned 7"),
+        ("hit", "on_event returned 'hit'"),
+        ({"type": "hit"}, "on_event returned"),
         (sl.Event("out", 1), "yield it"),
-        ([sl.Event("other", 1)], "announces only"),
+        ([sl.Event("other", 1)], "of type 'other', which `publishes` does not declare"),
         ([sl.Event("out", -1)], "its ts must be"),
         ([sl.Event("out", 1.5)], "its ts must be"),  # type: ignore[arg-type]
     ],

@@ -296,7 +296,7 @@ def test_two_columns_of_one_name_are_an_error() -> None:
 
 def test_a_timeout_under_slack_is_refused_as_it_would_do_nothing() -> None:
     with pytest.raises(
-        ConfigError, match=r"timeout=5 is no option of policy='slack'.*choose one of \['auto', 'ready'\]"
+        ConfigError, match=r"timeout=5 is not an option of policy='slack'.*choose one of \['auto', 'ready'\]"
     ):
         with_policy({"policy": "slack", "timeout": 5})
     with pytest.raises(TypeError, match="timeout"):

@@ -192,7 +192,7 @@ def test_what_is_not_in_order_under_ordered_is_late() -> None:
 
 @pytest.mark.parametrize("option", [{"timeout": 5}, {"warmup": 3}])
 def test_ordered_refuses_options_that_mean_nothing_to_it(option: dict[str, int]) -> None:
-    with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. is no option of policy='ordered'"):
+    with pytest.raises(sl.SlacklineError, match=f"{next(iter(option))}=. is not an option of policy='ordered'"):
         with_policy({"policy": "ordered", **option})
 
 

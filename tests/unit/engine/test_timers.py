@@ -210,7 +210,9 @@ def test_a_failing_timer_is_a_detector_error_that_names_it() -> None:
         def on_timer(self, timer: sl.Timer) -> Any:
             raise ValueError("no")
 
-    with pytest.raises(sl.SlacklineError, match=r"raised ValueError: no on Event\('timer', ts=5"):
+    with pytest.raises(
+        sl.SlacklineError, match=r"raised ValueError: no \(test_timers\.py, line \d+\) on Event\('timer', ts=5"
+    ):
         engine(Broken()).push([do(1, (5, "a")), *ticks(9)])
 
 

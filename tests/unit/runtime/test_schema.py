@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,11 +103,8 @@ def test_what_cannot_be_an_event_says_why_and_where(
     arrivals = decoder(**schema).decode([{"ts": 1, "type": "at", "kind": "at"}, record], first=7)
     assert len(arrivals) == 1
     (bad,) = arrivals.bad
-    assert (
-        bad.place == "record 8"
-        and reason in bad.reason
-        and bad.record == str({name: value for name, value in record.items() if value is not None})
-    )
+    assert bad.place == "record 8" and reason in bad.reason
+    assert json.loads(bad.record) == {name: value for name, value in record.items() if value is not None}
 
 
 def test_records_that_could_not_be_read_keep_their_place() -> None:

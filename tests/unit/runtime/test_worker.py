@@ -228,7 +228,7 @@ def test_a_source_that_is_not_given_again_is_asked_for(tmp_path: Path, monkeypat
     one, two = (str(write_records(tmp_path / name, records(50))) for name in ("one.jsonl", "two.jsonl"))
     with pytest.raises(Crash):
         run_to([one, two], FailingFolder(tmp_path / "out", 2, in_commit=True), checkpoint_every=1e-9)
-    with pytest.raises(StateError, match="has positions of two, which is no input now"):
+    with pytest.raises(StateError, match="has positions of two, which is not an input now"):
         run_to([one], FolderSink(tmp_path / "out"))
 
 

@@ -239,8 +239,8 @@ def require_room(problem: Problem) -> None:
     need, room = sum(problem.detectors.values()), sum(problem.nodes.values())
     if need > room + ROUNDING * len(problem.nodes):
         raise InfeasibleError(
-            f"all detectors together need {need:.4g}, and the limits of all nodes are {room:.4g}. Add a node, or raise "
-            f"limits."
+            f"the detectors need {need:.4g} in total, and the limits of the nodes add up to {room:.4g}. Add a node, or "
+            f"raise limits."
         )
 
 

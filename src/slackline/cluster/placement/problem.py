@@ -118,7 +118,7 @@ class Problem:
         for what, named in (("pinned", self.pinned), ("now", self.now), ("migration_costs", self.migration_costs)):
             strange = sorted(set(named) - set(self.detectors))
             if strange:
-                raise ConfigError(f"{what} names {strange}, which are no detectors; there are {list(self.detectors)}.")
+                raise ConfigError(f"{what} names {strange}, which are not detectors; there are {list(self.detectors)}.")
         for name, cost in self.migration_costs.items():
             _finite(f"migration_costs {name!r}", cost)
 

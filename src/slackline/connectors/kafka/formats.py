@@ -152,10 +152,12 @@ def _avro_reader(path: str) -> Callable[[bytes], dict[str, Any]]:
         schema: Any = fastavro.parse_schema(given)
     except (OSError, ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise ConfigError(
-            f"avro_schema={path!r} is no file with an Avro schema: {type(error).__name__}: {error}."
+            f"avro_schema={path!r} cannot be read as an Avro schema: {type(error).__name__}: {error}."
         ) from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise ConfigError(f"avro_schema={path!r} is no Avro record, which has a field per field of an event.")
+        raise ConfigError(
+            f"avro_schema={path!r} is not the schema of an Avro record, which has a field per field of an event."
+        )
 
     def read(value: bytes) -> dict[str, Any]:
         stream = io.BytesIO(value)

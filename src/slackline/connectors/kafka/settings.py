@@ -46,7 +46,7 @@ class KafkaAddress:
         if isinstance(address, KafkaAddress):
             return address
         if not address.startswith(SCHEME):
-            raise ConfigError(f"{address!r} is no address of a topic; {_EXAMPLE}")
+            raise ConfigError(f"{address!r} is not the address of a topic; {_EXAMPLE}")
         place, question, query = address[len(SCHEME) :].partition("?")
         brokers, slash, topic = place.partition("/")
         if not slash or not brokers:
@@ -65,7 +65,7 @@ class KafkaAddress:
 def check_topic(name: str) -> str:
     """The name, if it is valid for a topic."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        raise ConfigError(f"{name!r} is no name of a topic: up to 249 letters, digits, '.', '_' and '-'.")
+        raise ConfigError(f"{name!r} is not a valid topic name: up to 249 letters, digits, '.', '_' and '-'.")
     return name
 
 

@@ -17,12 +17,12 @@ def test_an_address_names_brokers_and_a_topic() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("http://127.0.0.1:9092/a", "is no address of a topic"),
+        ("http://127.0.0.1:9092/a", "is not the address of a topic"),
         ("kafka://127.0.0.1:9092", "names no topic"),
         ("kafka:///a", "names no broker"),
-        ("kafka://127.0.0.1/a", "is no address"),
-        ("kafka://127.0.0.1:9092/a b", "is no name of a topic"),
-        ("kafka://127.0.0.1:9092/", "is no name of a topic"),
+        ("kafka://127.0.0.1/a", "is not an address"),
+        ("kafka://127.0.0.1:9092/a b", "is not a valid topic name"),
+        ("kafka://127.0.0.1:9092/", "is not a valid topic name"),
         ("kafka://127.0.0.1:9092/a?key=x&idle=5", "Use --key x --idle-timeout 5 instead"),
         ("kafka://127.0.0.1:9092/a?snapshot=1&commit=2", "Use --checkpoint-every 1 --commit-interval 2 instead"),
         ("kafka://127.0.0.1:9092/a?", "Use --format arrow instead"),

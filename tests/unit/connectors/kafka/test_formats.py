@@ -144,7 +144,7 @@ def test_a_row_of_a_table_that_is_no_event_has_its_place() -> None:
     values = [arrow_record(pa.table({"ts": each, "type": ["a"] * len(each)})) for each in ([1, 2], [3, None, 5])]
     [found] = decode(RecordSchema(format="arrow"), *values)
     assert [event.ts for event in found.rows] == [1, 2, 3, 5]
-    assert found.bad == [BadRecord("in/0/1/1", "field 'ts', the event time, is missing", "{'type': 'a'}")]
+    assert found.bad == [BadRecord("in/0/1/1", "field 'ts', the event time, is missing", '{"type":"a"}')]
 
 
 def test_avro_of_a_schema_that_has_changed_is_no_event(avro_schema: str) -> None:

@@ -45,7 +45,7 @@ def test_topics_of_the_application_are_named_after_its_sink_and_group() -> None:
         ({"idle_timeout": 0}, "idle_timeout=0"),
         ({"idle_timeout": 30, "state": "./states"}, "exactly once only with the state in a topic"),
         ({"state_ttl": 30, "state": "./states"}, "exactly once only with the state in a topic"),
-        ({"shards": 4}, "shards hash keys, and there are none"),
+        ({"shards": 4}, "shards need keys: give a key"),
         ({"engine_options": {"speed": 3}}, "no options"),
         ({"state": "in"}, "a topic each"),
         ({"quarantine_topic": "out"}, "a topic each"),

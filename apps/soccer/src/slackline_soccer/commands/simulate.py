@@ -20,7 +20,7 @@ from slackline_soccer.tracking import SECOND
 #: Rows per file: about ten seconds of match.
 _PART = 360_000
 
-app = typer.Typer(help="Make up a recording whose truth is known.", no_args_is_help=True)
+app = typer.Typer(help="Make up a recording whose truth is known.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
