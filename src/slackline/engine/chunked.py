@@ -104,13 +104,21 @@ class ChunkedDriver:
             chunk.arrival_watermark = intake.pass_times(now, ts, before, clk, clk if startup is None else startup[1])
         self._process(chunk)
 
+    def advance(self) -> None:
+        """Evaluate all watermarks at the present stream time."""
+        self.topology.advance(self.intake.position - 1, self.intake.clk)
+
+    def reevaluate(self) -> None:
+        """What watermarks follow from has changed since :meth:`advance`: release what is due now."""
+        self.topology.invalidate()
+        if self.intake.position > 0:
+            self._process(self._empty_chunk())
+
     def wait_until(self, now: int) -> None:
         """Arrival time has advanced to ``now`` without an arrival: release what has waited long enough."""
-        topology, intake = self.topology, self.intake
-        topology.advance(intake.position - 1, intake.clk)  # before anything becomes due
-        if not intake.wait_until(now) or intake.position == 0:
-            return
-        self._process(self._empty_chunk())
+        self.advance()  # before anything becomes due
+        if self.intake.wait_until(now) and self.intake.position > 0:
+            self._process(self._empty_chunk())
 
     def _empty_chunk(self) -> Chunk:
         """A chunk without arrivals."""
@@ -423,7 +431,7 @@ class ChunkedDriver:
 
     def run_deferred(self) -> None:
         """Process deferred rows as far as allowed, and what follows from them at higher levels."""
-        self.topology.advance(self.intake.position - 1, self.intake.clk)
+        self.advance()
         self._process(self._empty_chunk())
 
     def _derive(self, input: DerivedInput, watermark: Ints, slack: Ints, warnings: Ints, chunk: Chunk) -> None:

@@ -58,15 +58,18 @@ class HostInterface:
 
     @exclusive
     def use_pool(self, pool: DelayPool) -> None:
-        """Use what a pool of several keys knows of delays, from the next arrival on."""
+        """Use what a pool of several keys knows of delays. The next push returns what that releases."""
         engine = self._engine
         engine._record("pool", given=pool)
+        driver = engine._driver
+        driver.advance()
         if pool.has(ARRIVAL_LAGS):
             engine._intake.use_arrival_times()
         changed = pool.lend(self.pooled_estimators())
         if engine._topology.startup.start_from(pool.default_slack) or changed:
-            engine._topology.invalidate()
-            engine._scalar.invalidate()
+            driver.reevaluate()
+            if driver is engine._chunked:
+                engine._scalar.invalidate()
 
     @exclusive
     def stats(self) -> dict[str, Any]:

@@ -77,6 +77,20 @@ class ScalarDriver:
             if not operator.always_evaluated:
                 self._schedule_evaluation(operator, clk)
 
+    def advance(self) -> None:
+        """Evaluate all watermarks at the present stream time."""
+        if not self._is_synced:
+            self._sync()
+        self.topology.advance(self.intake.position - 1, self.intake.clk)
+
+    def reevaluate(self) -> None:
+        """What watermarks follow from has changed since :meth:`advance`: release what is due now."""
+        topology, intake = self.topology, self.intake
+        topology.invalidate()
+        if intake.position > 0:
+            self._reached = topology.startup.arrival_watermark
+            self._evaluate(topology.operators, intake.position - 1, intake.clk, False)
+
     # Arrivals.
 
     def push_all(self, events: list[Event], times: Ints | None) -> None:
@@ -98,9 +112,7 @@ class ScalarDriver:
         frozen = topology.startup.default_slack
         intake.wait_until(now)
         if topology.startup.default_slack != frozen and intake.position > 0:  # the wait after an outage has ended
-            topology.invalidate()
-            self._reached = topology.startup.arrival_watermark
-            self._evaluate(topology.operators, intake.position - 1, intake.clk, False)
+            self.reevaluate()
         self._release_by_arrival_time()
 
     def _release_by_arrival_time(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +86,26 @@ def test_restored_engines_continue_with_the_same_pool(at: int) -> None:
     second.load(codec.decode(codec.encode(header)), pieces)
     found += pushed(second, table.slice(at), 500) + second.close()
     assert plain(found) == expected
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_events_that_a_smaller_pooled_slack_makes_due_are_released(timed: bool) -> None:
+    """K of each key halves at the end of an epoch, while events are buffered between the old and the new watermark."""
+    chance = Random(3)
+    stamps = [max(0, 2_000 * n - chance.choice((0, 0, 0, 0, 30_000))) for n in range(3_000)]
+    rows = [Event("reading", ts=ts, seq=n, value=n) for n, ts in enumerate(stamps)]
+    keys, times = [n % 10 for n in range(len(rows))], [2_000 * n for n in range(len(rows))]
+    results: list[dict[Any, list[Any]]] = []
+    for size in (1, 100, len(rows)):
+        engines, found = engines_of(0.001), []
+        for at in range(0, len(rows), size):
+            now = times[at : at + size] if timed else None
+            found += engines.push(rows[at : at + size], keys[at : at + size], now)
+            for name in engines.names:
+                engines.stats(name)  # evaluates watermarks
+        results.append(plain(found + engines.close()))
+        assert sum(map(len, results[-1].values())) == len(rows), "events are missing"
+    assert results[0] == results[1] == results[2]
 
 
 def test_a_new_key_has_results_at_once_when_others_are_known() -> None:
