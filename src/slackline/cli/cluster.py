@@ -60,7 +60,9 @@ def start(
     ingress: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=TYPE,…", help="Sensor types that enter at a node; default: all at the first. Several times."
+            metavar="NAME=TYPE,…",
+            help="Sensor types that enter at a node; default: all at the first. A type may enter in parts, at several "
+            "nodes: n1=reading/0 and n2=reading/1. Several times.",
         ),
     ] = None,
     on: Annotated[

@@ -395,7 +395,7 @@ class Intake:
 
     def unknown(self, name: Any) -> Refusal:
         """Why an event of this type is refused."""
-        if isinstance(name, str) and name in self.topology.sensors:
+        if isinstance(name, str) and name in self.topology.hierarchy.entering:
             detail = f"type {name!r} does not enter this engine (sensors={sorted(self.topology.entering)})"
             return Refusal(UNKNOWN_TYPE, f"{detail}; it arrives by host.receive()")
         return Refusal(UNKNOWN_TYPE, self.topology.hierarchy.unknown_type(name))

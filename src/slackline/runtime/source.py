@@ -78,6 +78,12 @@ class Source(ABC):
         """
         raise StateError(f"source {self.name!r} returned the position {position!r} but does not implement seek().")
 
+    def take_part(self, part: int, parts: int) -> bool:
+        """Deliver only a share of the input, which several nodes read: of its partitions those whose number modulo
+        ``parts`` is ``part``. Called before :meth:`seek`. False: the source has no partitions, and delivers everything.
+        """
+        return False
+
     def describe(self) -> str:
         """What the source is, in a few words, for the plan of a run."""
         return type(self).__name__

@@ -94,7 +94,8 @@ class Node:
     """Some detectors of a hierarchy, which run together with those of other nodes.
 
     ``identity``    a random number: it tells two nodes of the same name apart.
-    ``ingress``     the sensor types that enter here, by :meth:`push`.
+    ``ingress``     the sensor types that enter here, by :meth:`push`. Of a type that enters the cluster in parts
+                    (:meth:`Hierarchy.in_parts`, the same on all nodes) at most one: ``reading/0``.
     ``detectors``   those that run here at first.
     ``application`` where every node loads the application from, such as ``my_app:hierarchy``.
     ``address``     where other nodes reach the host of this one.
@@ -594,8 +595,7 @@ class Node:
         for one in saved.outgoing:
             outgoing = OutgoingMigration(one.target, one.state, one.direct_from, is_done=one.is_done)
             for segment in one.inputs:
-                derived = segment.type in pubsub.hierarchy.publisher
-                outgoing.inputs.setdefault(segment.type, []).append(decoded(segment, derived))
+                outgoing.inputs.setdefault(segment.type, []).append(decoded(segment, pubsub.hierarchy))
             self._migrations.outgoing[one.state.detector] = outgoing
             for kind in one.state.publications:
                 if kind in pubsub.subscriptions and not one.is_done:
