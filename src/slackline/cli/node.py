@@ -74,6 +74,14 @@ def node(
             "rows of some sources. The same on all nodes. Several times.",
         ),
     ] = None,
+    idle_timeout: Annotated[
+        float,
+        typer.Option(
+            help="Seconds without arrivals after which the other parts of a type no longer wait for the part that "
+            "enters here; what arrives then may be late.",
+            min=0.0,
+        ),
+    ] = NodeSettings().idle_timeout,
     folder: Annotated[
         str | None,
         typer.Option(
@@ -181,6 +189,7 @@ def node(
             run=_names(run),
             ingress=_names(ingress),
             parts=_parts(parts or []),
+            idle_timeout=idle_timeout,
             folder=folder,
             to=to,
             shared_folder=shared_folder,

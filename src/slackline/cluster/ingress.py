@@ -235,7 +235,7 @@ class Ingress:
         arrived = self._reader.arrived
         if not arrived:
             return self._passed(now)
-        count = MAX_ROWS
+        count = self._count_whole()
         if self._speed:
             count = self._count_due(now)
             if not count and len(arrived[0].rows):
@@ -267,6 +267,17 @@ class Ingress:
             if rows < len(first):
                 self._due.appendleft(first[rows:])
             rows -= min(rows, len(first))
+
+    def _count_whole(self) -> int:
+        """The rows of the next deliveries, which are taken as a whole: when the partitions of a topic are read again
+        from a position, the batch that follows may be of another one.
+        """
+        count = 0
+        for delivery in self._reader.arrived:
+            if count and count + len(delivery.rows) > MAX_ROWS:
+                break
+            count += len(delivery.rows)
+        return count
 
     def _count_due(self, now: float) -> int:
         """How many rows are due."""

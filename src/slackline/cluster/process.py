@@ -79,6 +79,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     shared_folder: str | None = None
     bus: str | None = None
     failover_after: float = 5.0
+    idle_timeout: float = NodeSettings().idle_timeout
     checkpoint_every: float = 1.0
     speed: float = 0.0
     unit: str | None = None
@@ -174,6 +175,7 @@ class NodePlan:
                 sheds=options.shed,
                 stays=tuple(_chosen("stays", options.stays, hierarchy.names, False)),
                 failover_after=None if shared is None else options.failover_after,
+                idle_timeout=options.idle_timeout,
                 bus=None if bus is None else f"kafka/{bus.topic}",
             ),
             engine=with_policy(options.engine) | ({} if options.pause is None else {"pause": Pause(options.pause)}),

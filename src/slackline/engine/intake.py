@@ -202,6 +202,8 @@ class Intake:
         self.clock = Clock(max_jump, len(topology.hierarchy.clock_aids))
         #: Stream time, NEVER before the first clock event.
         self.clk = NEVER
+        #: Whether nothing arrives here, so that stream time follows that of other engines although it is set here.
+        self.is_idle = False
         self.position = 0
         #: Number of arrivals up to the one that last advanced stream time.
         self.last_advance = 0
@@ -388,7 +390,7 @@ class Intake:
 
     def follow(self, clk: int) -> int:
         """Advance stream time to that of another engine, unless it is determined here; returns stream time."""
-        if clk > self.clk and not self.topology.own_time and not self.topology.has_clock:
+        if clk > self.clk and not self.topology.own_time and (self.is_idle or not self.topology.has_clock):
             self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk

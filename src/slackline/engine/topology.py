@@ -116,12 +116,13 @@ class Topology:
 
     @property
     def has_clock(self) -> bool:
-        """Whether all clock types enter here.
+        """Whether all clock types enter here, or a part of each.
 
         Then stream time of other engines is ignored: after a crash they may be ahead of this engine, and events that
         are replayed here would be late.
         """
-        return self.named is not None and {*self.hierarchy.clock, *self.hierarchy.clock_aids} <= {*self.named}
+        types, clock = self.hierarchy.event_types, (*self.hierarchy.clock, *self.hierarchy.clock_aids)
+        return self.named is not None and {*types(clock)} <= {*types(self.named)}
 
     def _evidence(self, name: str) -> Evidence:
         """How the input watermark of a type is computed: by the smallest late target of the dependent detectors."""
