@@ -185,7 +185,11 @@ class Ingress:
                 f"speed={speed:g} applies to recordings, and {', '.join(live)} is a live source; set speed to 0 (max)."
             )
         self._decoder = decoder
-        self._part = None if part is None or _take_part(sources, part) else part
+        self._is_partitioned = any(source.partitioned for source in sources)
+        if part is not None:
+            _take_part(sources, part)
+        #: The rows that enter here, where the input has no partitions; None: all.
+        self._part = None if self._is_partitioned else part
         self._elsewhere = pa.array(sorted(elsewhere), pa.string())
         self._speed = speed
         self._ts_per_second = ts_per_second
@@ -235,7 +239,7 @@ class Ingress:
         arrived = self._reader.arrived
         if not arrived:
             return self._passed(now)
-        count = self._count_whole()
+        count = self._count_whole() if self._is_partitioned else MAX_ROWS
         if self._speed:
             count = self._count_due(now)
             if not count and len(arrived[0].rows):
@@ -258,7 +262,7 @@ class Ingress:
         for mark in whole.marks:
             mark.feed.processed(mark)
         wall = self._arrival_time() if self._reader.live and self._reader.caught_up else None
-        bad = whole.bad if self._part is None or self._part.number == 0 else []  # which of the nodes report once
+        bad = whole.bad if self._part is None or self._part.number == 0 else []  # every node reads them: one reports
         return InputBatch(self._entering(whole.rows), bad, wall, repeatable)
 
     def _drop_due(self, rows: int) -> None:
@@ -269,9 +273,7 @@ class Ingress:
             rows -= min(rows, len(first))
 
     def _count_whole(self) -> int:
-        """The rows of the next deliveries, which are taken as a whole: when the partitions of a topic are read again
-        from a position, the batch that follows may be of another one.
-        """
+        """The rows of the next deliveries as a whole: behind a position inside one, another partition may follow."""
         count = 0
         for delivery in self._reader.arrived:
             if count and count + len(delivery.rows) > MAX_ROWS:
@@ -359,12 +361,13 @@ class Ingress:
         return self._reader.save()
 
 
-def _take_part(sources: Sequence[Source], part: Part) -> bool:
-    """Let sources with partitions read their share of them; whether these are all sources. None of them: False."""
-    taken = [source.name for source in sources if source.take_part(part.number, part.parts)]
-    if 0 < len(taken) < len(sources):
+def _take_part(sources: Sequence[Source], part: Part) -> None:
+    """Let sources with partitions read their share of them."""
+    partitioned = [source for source in sources if source.partitioned]
+    if 0 < len(partitioned) < len(sources):
         raise ConfigError(
-            f"{', '.join(taken)} is read by partitions, and the other input is not. Where types enter in parts, give "
-            f"topics of Kafka to a node, or other input, not both."
+            f"{', '.join(source.name for source in partitioned)} has partitions, and the other input has none. Where "
+            f"types enter in parts, give topics of Kafka to a node, or other input, not both."
         )
-    return bool(taken)
+    for source in partitioned:
+        source.take_part(part.number, part.parts)

@@ -34,6 +34,8 @@ class Source(ABC):
     ``live``     whether records are delivered as they happen. Only then is the arrival time evidence of delays.
     ``multiplexed``  whether the records are of several streams, each of which delivers in order and is named by the
                  source of its records. A :class:`~slackline.runtime.Junction` takes any other source as one stream.
+    ``partitioned``  whether the records are of several partitions, and a batch of one. When they are read again, those
+                 of each follow in the same order, but which partition the next batch is of may differ.
     ``bounded``  whether the source ends by itself. Several bounded sources are merged by event time; all others are
                  read side by side, as they deliver.
 
@@ -55,6 +57,7 @@ class Source(ABC):
     live: bool = False
     bounded: bool = False
     multiplexed: bool = False
+    partitioned: bool = False
 
     @abstractmethod
     def batches(self) -> AsyncIterator[Records]:
@@ -78,11 +81,11 @@ class Source(ABC):
         """
         raise StateError(f"source {self.name!r} returned the position {position!r} but does not implement seek().")
 
-    def take_part(self, part: int, parts: int) -> bool:
-        """Deliver only a share of the input, which several nodes read: of its partitions those whose number modulo
-        ``parts`` is ``part``. Called before :meth:`seek`. False: the source has no partitions, and delivers everything.
+    def take_part(self, part: int, parts: int) -> None:
+        """Deliver, of the partitions, only those whose number modulo ``parts`` is ``part``: other nodes read the others.
+        Called before :meth:`seek`, if the source is ``partitioned``.
         """
-        return False
+        raise NotImplementedError
 
     def describe(self) -> str:
         """What the source is, in a few words, for the plan of a run."""

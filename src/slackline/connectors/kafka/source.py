@@ -129,7 +129,7 @@ class KafkaSource(Source):
     The position is the next offset of each partition; inside a message of many rows, the offset and the next row.
     """
 
-    live, bounded = True, False
+    live, bounded, partitioned = True, False, True
 
     def __init__(
         self,
@@ -161,9 +161,8 @@ class KafkaSource(Source):
     def describe(self) -> str:
         return f"topic of Kafka at {self._address.brokers}"
 
-    def take_part(self, part: int, parts: int) -> bool:
+    def take_part(self, part: int, parts: int) -> None:
         self._part, self._parts = part, parts
-        return True
 
     def position(self) -> dict[str, int | list[int]]:
         return dict(self._position)

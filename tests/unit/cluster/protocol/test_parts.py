@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.unit.cluster.protocol.joined import Joined
 
 import slackline as sl
 from slackline.cluster.ingress import part_of
@@ -129,7 +130,7 @@ def test_a_part_of_a_node_that_stays_away_is_resumed_by_another() -> None:
 
 def test_other_parts_wait_for_one_that_is_idle_but_not_for_ever() -> None:
     """Of the second part nothing comes for long; what comes then is late, and nothing else is."""
-    pause = [event for event in EVENTS if not (part_of(event.source, 2) == 1 and 500 < event.ts)]
+    pause = [event for event in EVENTS if not (part_of(event.source, 2) == 1 and event.ts > 500)]
     straggler = next(event for event in EVENTS if part_of(event.source, 2) == 1 and event.ts > 600)
     network = made(pause, idle_timeout=1.0)
     feed = network.hosts["n2"]
@@ -158,11 +159,8 @@ def test_a_cluster_waits_for_a_part_that_enters_nowhere_and_says_which() -> None
 
 
 def refusals(*nodes: Node) -> set[str]:
-    network = Network(seed=1)
-    for each in nodes:
-        network.add(each.name, lambda each=each: each)
-    network.connect_all(Link(latency=0.005))
-    network.run(until=3.0)
+    net = Joined(nodes)
+    net.settle()
     return {each.failed for each in nodes if each.failed}
 
 
