@@ -1,10 +1,11 @@
-"""A topic that two nodes read, each some of its partitions: processes are killed, and nothing is lost or there twice."""
+"""A topic that two nodes read, each some of its partitions: both are killed, and nothing is lost or there twice."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_two_nodes_share_a_topic_and_each_is_killed_and_restarted(world: World, 
         time.sleep(1.0)
         found = compared([*n1.outputs(), *n2.outputs()])
         lates = [record["seq"] for record in late()]
-        assert all(record["detector"] is None for record in late())
+        assert all(record.get("detector") is None for record in late())
     assert len(lates) == len(set(lates)) < ROWS / 20
     assert sorted((record["id"], record["ts"], record["payload"]) for record in found) == expected(set(lates))
 
@@ -112,20 +113,17 @@ def test_each_part_has_some_of_the_partitions(world: World) -> None:
     found: list[Any] = []
     for number, own in enumerate(partitions):
         source = part(world, topic, number)
-        count = sum(zlib_part(row["van"], 5) in own for row in sent)
-        batches = read(source, count) if count else []
+        count = sum(zlib.crc32(row["van"].encode()) % 5 in own for row in sent)
+        assert 0 < count < len(sent)
+        batches = read(source, count)
         found += rows_of(batches)
         assert all({*map(int, position)} == {*own} for _, position in batches)
     assert sorted(map(str, found)) == sorted(map(str, sent))
-
-
-def zlib_part(van: str, partitions: int) -> int:
-    raise NotImplementedError
 
 
 def test_wrong_parts_of_a_topic_are_refused(world: World) -> None:
     topic = world.topic("few", 2)
     with pytest.raises(SourceError, match="has 2 partitions, too few to be read in 3 parts"):
         read(part(world, topic, 0, 3), 1)
-    with pytest.raises(StateError, match="positions in the partitions 0 of .*which part 1 of 2 does not have"):
+    with pytest.raises(StateError, match=r"positions in the partitions 0 of .*which part 1 of 2 does not have"):
         part(world, topic, 1).seek({"0": 5, "1": 6})

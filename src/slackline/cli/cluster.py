@@ -17,6 +17,7 @@ from slackline.cli.node import NOT_GIVEN, plain, speed_of
 from slackline.cli.nodes import migrate, nodes
 from slackline.cli.options import TlsCa, TlsCert, TlsKey, engine_options, help_of, setting, takes
 from slackline.cli.place import place
+from slackline.cluster.protocol import NodeSettings
 from slackline.cluster.registry import STOP, description_of
 from slackline.connectors.store import Store, StoreLease
 from slackline.core.errors import ConfigError, SlacklineError
@@ -88,6 +89,9 @@ def start(
     failover_after: Annotated[
         float, typer.Option(help="Seconds after which a lost node is resumed by another.", min=0.0)
     ] = 5.0,
+    idle_timeout: Annotated[
+        float, typer.Option(help="How long other parts of a type wait for one that is idle, as for `slackline node`.")
+    ] = NodeSettings().idle_timeout,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0.01)] = 1.0,
     speed: Annotated[str, typer.Option(help="Replay speed of a recording, as for `slackline node`.")] = "max",
     unit: Annotated[Literal["s", "ms", "us", "ns", "ps"] | None, typer.Option(help=help_of("unit"))] = None,
@@ -124,7 +128,8 @@ def start(
             session, app, nodes=placed, source=inputs, sink=to, checkpoint=checkpoint,
             ingress=None if ingress is None else named(ingress, "--ingress"),
             tls=[path for path in (tls_cert, tls_key, tls_ca) if path is not None], take_over=take_over,
-            failover_after=failover_after, checkpoint_every=checkpoint_every, speed=speed_of(speed), unit=unit,
+            failover_after=failover_after, idle_timeout=idle_timeout, checkpoint_every=checkpoint_every,
+            speed=speed_of(speed), unit=unit,
             engine=engine_options(engine or [], NOT_GIVEN), optimise=optimise, until_end=until_end,
             records=plain(shared),
         ) as running:  # fmt: skip

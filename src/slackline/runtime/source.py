@@ -82,7 +82,8 @@ class Source(ABC):
         raise StateError(f"source {self.name!r} returned the position {position!r} but does not implement seek().")
 
     def take_part(self, part: int, parts: int) -> None:
-        """Deliver, of the partitions, only those whose number modulo ``parts`` is ``part``: other nodes read the others.
+        """Deliver only the partitions whose number modulo ``parts`` is ``part``: other nodes read the others.
+
         Called before :meth:`seek`, if the source is ``partitioned``.
         """
         raise NotImplementedError

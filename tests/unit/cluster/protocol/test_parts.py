@@ -1,4 +1,4 @@
-"""A sensor type that enters in parts at several nodes: what is found, who may join, and a part of which nothing comes."""
+"""A sensor type that enters in parts at several nodes: what is found, which nodes may join, and a part that is idle."""
 
 from __future__ import annotations
 
