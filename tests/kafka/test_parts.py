@@ -18,7 +18,9 @@ from tests.processes.processes import LIMIT, SMALL, Network, wait_for
 
 import slackline as sl
 from slackline.connectors.kafka import KafkaSource
-from slackline.core.errors import StateError
+from slackline.connectors.kafka.bus import KafkaBus
+from slackline.connectors.kafka.settings import KafkaAddress
+from slackline.core.errors import ConfigError, StateError
 from slackline.ordering.sources import total_order
 from slackline.runtime.source import SourceError
 
@@ -119,6 +121,14 @@ def test_each_part_has_some_of_the_partitions(world: World) -> None:
         found += rows_of(batches)
         assert all({*map(int, position)} == {*own} for _, position in batches)
     assert sorted(map(str, found)) == sorted(map(str, sent))
+
+
+def test_a_part_has_a_topic_of_its_own_on_a_bus(world: World) -> None:
+    address = KafkaAddress.of(world.at("parts"))
+    bus = KafkaBus(address, ["a/0", "a/1", "b"], {}, None)
+    assert sorted(bus._topics.values()) == ["parts.a.0", "parts.a.1", "parts.b"]
+    with pytest.raises(ConfigError, match="would have the same topic"):
+        KafkaBus(address, ["a/0", "a.0"], {}, None)
 
 
 def test_wrong_parts_of_a_topic_are_refused(world: World) -> None:

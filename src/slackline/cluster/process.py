@@ -181,7 +181,7 @@ class NodePlan:
             engine=with_policy(options.engine) | ({} if options.pause is None else {"pause": Pause(options.pause)}),
             until_end=options.until_end,
             shared_folder=shared,
-            described=described | {"ingress": ingress},
+            described=described | {"ingress": ingress, "parts": options.parts},
             bus=bus,
         )
         for address in (plan.listen, *plan.join):
@@ -307,6 +307,8 @@ class NodeProcess:
         self, plan: NodePlan, listener: Listener, sink: Sink, saved: Checkpoint | None, metrics: MetricsListener | None
     ) -> None:
         header = None if saved is None else _header(saved)
+        if header is not None:
+            _check_parts(plan, header["inputs"])
         host = TcpHost(
             _node(plan, str(listener.address), saved), listener, sink, _ingress(plan, header), join=plan.join,
             bus=_bus(plan), saved=header, until_end=plan.until_end, metrics=metrics,
@@ -386,6 +388,17 @@ def _header(saved: Checkpoint) -> Mapping[str, Any]:
         }:  # fmt: skip
             return saved.header
     raise StateError("the checkpoint was not written by this release; start with another --folder.")
+
+
+def _check_parts(plan: NodePlan, before: Mapping[str, Any]) -> None:
+    """Raise a StateError if the checkpoint is of a node that has read other parts of the input."""
+    parts, now = before.get("parts", {}), plan.described["parts"]
+    if parts != now or (now and sorted(before["ingress"]) != sorted(plan.ingress)):
+        given = "".join(f"--parts {kind}={number} " for kind, number in parts.items())
+        raise StateError(
+            f"the checkpoint in {plan.folder} is of a node with other parts of the input: give {given}--ingress "
+            f"{','.join(before['ingress'])} as then, or start with another --folder."
+        )
 
 
 def _ingress(plan: NodePlan, header: Mapping[str, Any] | None) -> Ingress | None:

@@ -34,6 +34,7 @@ from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, ProgressUpdate
+from slackline.core.time import NEVER
 from slackline.engine import Engine
 
 #: The time between checkpoints is at least so many times as long as making the last one took.
@@ -173,6 +174,7 @@ class Node:
         whole = set(engine.hierarchy.clock) <= set(ingress)
         self._has_clock_part = not whole and set(types(engine.hierarchy.clock)) <= set(types(ingress))
         self._pushed_at: float | None = None
+        self._followed = NEVER
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
         self._is_unrepeatable = False  # whether some of them cannot be pushed again after a crash, at the same time
         self._input_ended = self._end_pushed = False
@@ -328,8 +330,9 @@ class Node:
             return
         if self._pushed_at is None or self.is_full or not self.is_ready:
             self._pushed_at = now
-        elif now - self._pushed_at >= self.settings.idle_timeout:
-            self._collect(lambda: self._engine.host.follow(self._protocol.clk))
+        elif now - self._pushed_at >= self.settings.idle_timeout and self._protocol.clk > self._followed:
+            self._followed = self._protocol.clk
+            self._collect(lambda: self._engine.host.follow(self._followed))
             self._migrations.checkpoint_required = True  # before that is published: what is late is decided once
 
     def _blocking_types(self) -> set[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.cluster.protocol.joined import Joined
 
 import slackline as sl
+from slackline.cluster import process
 from slackline.cluster.ingress import part_of
 from slackline.cluster.protocol import Node, NodeSettings
 from slackline.cluster.simulation import Arrivals, Link, Network
@@ -186,3 +188,17 @@ def test_a_checkpoint_with_other_parts_is_refused() -> None:
     saved = node("n1", ["a/0"], ["Low"]).save()
     with pytest.raises(StateError, match="the hierarchy has changed"):
         Node.load(saved, hierarchy(3))
+
+
+def test_a_process_does_not_resume_with_another_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "processes")
+
+    def plan(part: int, parts: int = 2) -> process.NodePlan:
+        given = {"app": "match_app:small", "name": "n1", "inputs": ["http://127.0.0.1:9/a"], "run": []}
+        return process.NodePlan.of(process.NodeOptions(**given, parts={"a": parts}, ingress=[f"a/{part}"]))
+
+    before = plan(1).described
+    process._check_parts(plan(1), before)
+    for other in (plan(0), plan(1, 3)):
+        with pytest.raises(StateError, match="with other parts of the input: give --parts a=2 --ingress a/1 as then"):
+            process._check_parts(other, before)
