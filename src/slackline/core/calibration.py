@@ -89,9 +89,9 @@ class Calibration:
                 differs = f"detector {name!r} {there} there, and {here} here"
                 break
         for what in ("clock", "clock_aids"):
-            here = hierarchy.event_types(getattr(hierarchy, what))
-            if differs is None and getattr(self, what) != here:
-                differs = f"its {what} is {list(getattr(self, what))}, here it is {list(here)}"
+            ours = hierarchy.event_types(getattr(hierarchy, what))
+            if differs is None and getattr(self, what) != ours:
+                differs = f"its {what} is {list(getattr(self, what))}, here it is {list(ours)}"
         if differs:
             raise ConfigError(
                 f"the calibration is of another hierarchy: {differs}. Calibrate this one, or estimate its delays from "
