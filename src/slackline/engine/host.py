@@ -111,6 +111,7 @@ class HostInterface:
         would wait for its watermark. What arrives later is late if it is older than what others have had.
         """
         intake, kinds = self._engine._intake, list(self._engine._topology.entering)
+        self._engine._record("follow")
         intake.is_idle = True
         try:  # an update of a type that enters here changes nothing else
             return self._engine._timed(
