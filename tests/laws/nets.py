@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.laws.worlds import World, table
+from tests.laws.worlds import World, entry_of, table
 
 import slackline as sl
 from slackline.cluster.protocol import Node, NodeSettings
@@ -39,7 +39,7 @@ class Net:
     pieces: tuple[tuple[int, str], ...]
     pace: float
     nodes: int
-    #: Per sensor type that is used, and per detector: at which node.
+    #: Per sensor type that is used, or part of one, and per detector: at which node.
     enters: dict[str, int]
     home: tuple[int, ...]
     links: tuple[Link, ...]
@@ -49,6 +49,8 @@ class Net:
     seed: int
     #: To a bus that retains what is sent; None: there is none.
     bus: Link | None = None
+    #: By sensor type that enters in parts, how many.
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_unsafe(self) -> bool:
@@ -78,7 +80,7 @@ class Net:
         )
 
         def hierarchy() -> sl.Hierarchy:
-            return self.world.hierarchy(declared=True, reliable=self.is_unsafe)
+            return self.world.hierarchy(declared=True, reliable=self.is_unsafe).in_parts(dict(self.parts))
 
         for number, name in enumerate(names):
             ingress = [kind for kind, at in self.enters.items() if at == number]
@@ -112,7 +114,7 @@ class Net:
             rows = [
                 (event, self.world.now[start + i] if self.world.now is not None else None)
                 for i, event in enumerate(self.world.events[start : start + size])
-                if self.enters[event.type] == number
+                if self.enters[entry_of(event, dict(self.parts))] == number
             ]
             start += size
             if rows:
@@ -171,9 +173,15 @@ def links(draw: st.DrawFn, lossy: bool) -> Link:
 
 @st.composite
 def nets(
-    draw: st.DrawFn, world: World, pieces: Any, spread: bool, faults: tuple[str, ...], retains: bool = False
+    draw: st.DrawFn,
+    world: World,
+    pieces: Any,
+    spread: bool,
+    faults: tuple[str, ...],
+    retains: bool = False,
+    in_parts: bool = False,
 ) -> Net:
-    """A random network for a world; with ``spread`` sensor types enter at several nodes.
+    """A random network for a world; with ``spread`` sensor types enter at several nodes, ``in_parts`` each in several.
 
     ``faults``: what may happen beside moves; ``loss`` (and what else links do), ``crash``, ``apart``; ``death``: of one
     node, first of all. ``retains``: a bus is between the nodes.
@@ -184,6 +192,11 @@ def nets(
     used = [kind for kind in used if not kind.startswith("found_")]
     one = draw(node)
     enters = {kind: draw(node) if spread else one for kind in used}
+    parts = {kind: draw(st.integers(2, n)) for kind in used if in_parts and kind in world.hierarchy().sensor_types}
+    for kind, count in parts.items():
+        homes = draw(st.permutations(range(n)))[:count]
+        del enters[kind]
+        enters |= {f"{kind}/{part}": at for part, at in enumerate(homes)}
     home = tuple(draw(node) for _ in world.plans)
     pace = draw(st.sampled_from([0.001, 0.01, 0.1]))
     length = 1.0 + pace * len(pieces)
@@ -200,4 +213,17 @@ def nets(
     ways = tuple(draw(links("loss" in faults)) for _ in range(n * (n - 1) // 2))
     bus = draw(links("loss" in faults)) if retains else None
     seed = draw(st.integers(0, 2**20))
-    return Net(world, tuple(pieces), pace, n, enters, home, ways, tuple(moves), tuple(troubles), seed, bus)
+    return Net(
+        world,
+        tuple(pieces),
+        pace,
+        n,
+        enters,
+        home,
+        ways,
+        tuple(moves),
+        tuple(troubles),
+        seed,
+        bus,
+        tuple(parts.items()),
+    )

@@ -23,11 +23,13 @@ FAULTS = [(), ("loss",), ("crash",), ("apart",), ("loss", "crash", "apart"), ("d
 
 
 @st.composite
-def spread_worlds(draw: st.DrawFn, faults: tuple[str, ...], spread: bool, kinds: Any = None) -> Net:
+def spread_worlds(
+    draw: st.DrawFn, faults: tuple[str, ...], spread: bool, kinds: Any = None, in_parts: bool = False
+) -> Net:
     """A world without ``unsorted`` inputs, over a network."""
     world = draw(worlds() if kinds is None else worlds(kinds))
     assume(not any(plan.unsorted for plan in world.plans))
-    return draw(nets(world, draw(cuts(len(world.events))), spread, faults))
+    return draw(nets(world, draw(cuts(len(world.events))), spread, faults, in_parts=in_parts))
 
 
 def exact(options: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +68,18 @@ def test_law_7_sensors_may_enter_anywhere(faults: Any, data: Any, options: dict[
     """How late an event may be is decided where it enters; all detectors see the total order of what was let in."""
     options = {**exact(options), "skew": None}
     net = data.draw(spread_worlds(faults, spread=True))
+    many = play(net.network(options))
+    let_in = [event for event in net.world.events if event not in many.late and event not in many.quarantined]
+    assert many.seen == in_order(net, let_in)
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids="+".join)
+@some
+@given(data=st.data(), options=settings())
+def test_law_7_types_may_enter_in_parts(faults: Any, data: Any, options: dict[str, Any]) -> None:
+    """Each at several nodes, which migrations, crashes and failover concern as any others."""
+    options = {**exact(options), "skew": None}
+    net = data.draw(spread_worlds(faults, spread=True, in_parts=True))
     many = play(net.network(options))
     let_in = [event for event in net.world.events if event not in many.late and event not in many.quarantined]
     assert many.seen == in_order(net, let_in)

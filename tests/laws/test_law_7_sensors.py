@@ -1,4 +1,5 @@
-"""Law 7 where sensor types enter at several engines: whatever links and moves do, detectors find the same.
+"""Law 7 where sensor types, or parts of them, enter at several engines: whatever links and moves do, detectors find the
+same.
 
 What is late is decided once, where an event enters. All else is a matter of time: the reference is a plain engine that
 is given what was let in, in order.
@@ -13,7 +14,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.laws.test_law_5 import Book, Hands
-from tests.laws.worlds import World, cuts, run, settings, table, worlds
+from tests.laws.worlds import World, cuts, entry_of, run, settings, table, worlds
 
 import slackline as sl
 from slackline.ordering.sources import total_order
@@ -25,14 +26,20 @@ class Net:
     def __init__(self, world: World, options: dict[str, Any], n: int, seed: int) -> None:
         self.world, self.options, self.rng = world, options, random.Random(seed)
         names, kinds = world.hierarchy().names, world.hierarchy().sensor_types
-        self.enters = {kind: self.rng.randrange(n) for kind in kinds}
+        #: By type that enters in parts, how many: at most one at each engine.
+        self.parts = {kind: self.rng.randint(2, n) for kind in kinds if n > 1 and self.rng.random() < 0.4}
+        self.enters = {}
+        for kind in kinds:
+            homes = self.rng.sample(range(n), self.parts.get(kind, 1))
+            self.enters |= {f"{kind}/{part}" if kind in self.parts else kind: at for part, at in enumerate(homes)}
+        kinds = self.hierarchy().sensor_types
         self.runs: dict[str, int | None] = {name: self.rng.randrange(n) for name in names}
         self.log: dict[str, list[sl.ProgressUpdate]] = defaultdict(list)  # by type: all updates, in order
         self.got: list[Counter[str]] = [Counter() for _ in range(n)]  # how much of that each engine has had
         self.outputs: list[sl.Output] = []
         self.engines = [
             sl.Engine(
-                world.hierarchy(declared=True),
+                self.hierarchy(),
                 detectors=[name for name in names if self.runs[name] == number],
                 sensors=[kind for kind in kinds if self.enters[kind] == number],
                 now=Hands(7),
@@ -42,15 +49,22 @@ class Net:
         ]
         self.kinds = [*kinds, *world.hierarchy().publisher]
 
+    def hierarchy(self) -> sl.Hierarchy:
+        return self.world.hierarchy(declared=True).in_parts(self.parts)
+
+    def entry(self, event: sl.Event) -> int:
+        """The engine at which an event enters."""
+        return self.enters[entry_of(event, self.parts)]
+
     def home(self, kind: str) -> int | None:
         """The engine where a type enters or is published."""
         publisher = self.engines[0].hierarchy.publisher.get(kind)
         return self.enters[kind] if publisher is None else self.runs[publisher]
 
     def push(self, piece: list[tuple[sl.Event, Any]], form: str) -> None:
-        """Let each arrival in where its type enters."""
-        for number in sorted({self.enters[event.type] for event, _ in piece}):
-            mine = [(event, now) for event, now in piece if self.enters[event.type] == number]
+        """Let each arrival in where its type, or its part of it, enters."""
+        for number in sorted({self.entry(event) for event, _ in piece}):
+            mine = [(event, now) for event, now in piece if self.entry(event) == number]
             events = [event for event, _ in mine]
             times = None if self.world.now is None else [now for _, now in mine]
             self.outputs += self.engines[number].push(table(events) if form == "table" else events, now=times)
@@ -82,8 +96,7 @@ class Net:
             self.outputs += engine.host.receive(updates)
             engine.check_invariants()
             if self.rng.random() < 0.1:
-                hierarchy = self.world.hierarchy(declared=True)
-                self.engines[number] = sl.Engine.load(engine.save(), hierarchy, now=Hands(7))
+                self.engines[number] = sl.Engine.load(engine.save(), self.hierarchy(), now=Hands(7))
 
     def leave(self, name: str) -> tuple[bytes, dict[str, int]]:
         """A detector leaves: all of it, and how much of its inputs it has had."""

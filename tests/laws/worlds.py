@@ -5,6 +5,7 @@ Everything is drawn by Hypothesis from small choices and a seed, so a failing wo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import slackline as sl
+from slackline.cluster.ingress import part_of
 from slackline.ordering.policy import with_policy
 
 SENSORS = ("ball", "door", "lamp")
@@ -240,6 +242,11 @@ def worlds(draw: st.DrawFn, kinds: tuple[str, ...] = ("none", "bounded", "heavy"
     if draw(st.booleans()):
         now = tuple(None if i % 5 == 3 else int(a) + 1000 - 2 * (i % 7 == 5) for i, (a, *_) in enumerate(arrivals))
     return World(chosen, clock, tuple(event for *_, event in arrivals), now, aids)
+
+
+def entry_of(event: sl.Event, parts: Mapping[str, int]) -> str:
+    """The sensor type as which an event enters where some enter in parts: the part of its source."""
+    return f"{event.type}/{part_of(event.source, parts[event.type])}" if event.type in parts else event.type
 
 
 policies = st.sampled_from(["slack", "ready", "auto", "ordered"])

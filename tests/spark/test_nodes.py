@@ -91,6 +91,17 @@ def test_killed_workers_a_migration_and_a_restart_of_the_driver_leave_the_output
     assert high == list(range(1, len(high) + 1))
 
 
+def test_nodes_that_read_parts_of_the_input_give_the_outputs_of_one_engine(spark: SparkSession, tmp_path: Path) -> None:
+    rows = ({"type": "a", "ts": 1_000_000 * i, "source": f"s{i % 5}", "seq": i} for i in range(500))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ingress, folder = {"n1": ["a/0"], "n2": ["a/1"]}, tmp_path / "state"
+    with started(spark, tmp_path, ingress=ingress, records={}, until_end=True) as running:
+        running.wait(LIMIT)
+    assert records(folder, "low") == list(range(2, 501, 2)) and records(folder, "high") == list(range(1, 251))
+    outputs = [json.loads(line) for line in (folder / "n1" / "outputs.jsonl").read_text().splitlines()]
+    assert [each["ts"] for each in outputs if each["type"] == "low"] == [1_000_000 * i for i in range(1, 500, 2)]
+
+
 def test_a_second_driver_is_refused_or_takes_over(spark: SparkSession, tmp_path: Path) -> None:
     with started(spark, tmp_path, nodes=1) as first:
         append(tmp_path / "a.jsonl", 0)
@@ -116,6 +127,10 @@ def test_a_second_driver_is_refused_or_takes_over(spark: SparkSession, tmp_path:
         ({"nodes": {"n1": ["Low"]}}, "look at High"),
         ({"nodes": {"n1": ["Low", "High"], "n2": ["High"]}}, "look at High"),
         ({"ingress": {"n3": ["a"]}}, "ingress= names n3, and the nodes are n1, n2"),
+        ({"ingress": {"n1": ["a/0"]}}, "ingress= has to give each of a/0, a/1 to one node; look at a/1"),
+        ({"ingress": {"n1": ["a/0"], "n2": ["a/0", "a/1"]}}, "look at a/0"),
+        ({"ingress": {"n1": ["a/0", "a/1"]}}, "several parts of a sensor type cannot enter at one node"),
+        ({"parts": {"a": 2}}, "unknown options parts"),
         ({"colour": 1}, "unknown options colour; known are"),
         ({"host": "192.0.2.7"}, "TLS is required"),
     ],

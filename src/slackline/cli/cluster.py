@@ -31,6 +31,7 @@ from slackline.cli.options import (
     takes,
 )  # fmt: skip
 from slackline.cli.place import place
+from slackline.cluster.protocol import NodeSettings
 from slackline.cluster.registry import STOP, description_of
 from slackline.connectors.store import Store, StoreLease
 from slackline.core.errors import ConfigError, SlacklineError
@@ -72,7 +73,9 @@ def start(
     ingress: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=TYPE,…", help="Sensor types that enter at a node; default: all at the first. Several times."
+            metavar="NAME=TYPE,…",
+            help="Sensor types that enter at a node; default: all at the first. A type may enter in parts, at several "
+            "nodes: n1=reading/0 and n2=reading/1. Several times.",
         ),
     ] = None,
     conf: Annotated[
@@ -90,6 +93,9 @@ def start(
     failover_after: Annotated[
         float, typer.Option(help="Seconds after which a lost node is resumed by another.", min=0.0)
     ] = 5.0,
+    idle_timeout: Annotated[
+        float, typer.Option(help="How long other parts of a type wait for one that is idle, as for `slackline node`.")
+    ] = NodeSettings().idle_timeout,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0.01)] = 1.0,
     speed: Speed = "max",
     unit: NodeUnit = None,
@@ -124,7 +130,8 @@ def start(
             session, app, nodes=placed, source=inputs, sink=to, checkpoint=checkpoint,
             ingress=None if ingress is None else named(ingress, "--ingress"),
             tls=[path for path in (tls_cert, tls_key, tls_ca) if path is not None], take_over=take_over,
-            failover_after=failover_after, checkpoint_every=checkpoint_every, speed=speed_of(speed), unit=unit,
+            failover_after=failover_after, idle_timeout=idle_timeout, checkpoint_every=checkpoint_every,
+            speed=speed_of(speed), unit=unit,
             engine=engine_options(engine or [], NOT_GIVEN), optimise=optimise, until_end=until_end,
             records=plain(shared),
         ) as running:  # fmt: skip

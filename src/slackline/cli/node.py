@@ -75,6 +75,23 @@ def node(
             "Default: all without --join, if there is an INPUT; none with it."
         ),
     ] = None,
+    parts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE=N",
+            help="A sensor type enters in N parts, each at a node of its own: reading=2, with --ingress reading/0 at "
+            "one node, reading/1 at another. Of a topic of Kafka a part is every Nth partition, of other input the "
+            "rows of some sources. The same on all nodes. Several times.",
+        ),
+    ] = None,
+    idle_timeout: Annotated[
+        float,
+        typer.Option(
+            help="Seconds without arrivals after which the other parts of a type no longer wait for the part that "
+            "enters here; what arrives then may be late.",
+            min=0.0,
+        ),
+    ] = NodeSettings().idle_timeout,
     folder: Annotated[
         str | None,
         typer.Option(
@@ -153,6 +170,8 @@ def node(
             join=join or [],
             run=_names(run),
             ingress=_names(ingress),
+            parts=_parts(parts or []),
+            idle_timeout=idle_timeout,
             folder=folder,
             to=to,
             shared_folder=shared_folder,
@@ -195,6 +214,20 @@ def _names(text: str | None) -> list[str] | None:
     (['Low', 'High'], [], None)
     """
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _parts(given: list[str]) -> dict[str, int]:
+    """
+    >>> _parts(["reading=2"])
+    {'reading': 2}
+    """
+    found: dict[str, int] = {}
+    for text in given:
+        kind, _, number = text.rpartition("=")
+        if not kind or not number.isdecimal():
+            raise ConfigError(f"--parts {text} is not valid; give TYPE=N, such as reading=2.")
+        found[kind] = int(number)
+    return found
 
 
 def speed_of(text: str) -> float:

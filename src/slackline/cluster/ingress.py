@@ -5,6 +5,9 @@
 **Pace.** With a speed, a row is due when the greatest event time up to it is; the first one at once. Rows are taken in
 steps of ``STEP`` seconds, and where batches end depends on event times alone while the node keeps up.
 
+**Parts.** Where a type enters the cluster in parts, each of its nodes reads a share of the input: of a topic of Kafka
+some of the partitions, of any other input the rows of some of the sources.
+
 **Arrival times.** Where all sources are live, arrival time is evidence of delays once the backlog is read, that is
 once nothing has arrived for ``LOOK`` seconds. From then on the passing of time is an arrival without rows.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +28,8 @@ import pyarrow.compute as pc
 
 from slackline.core.errors import ConfigError
 from slackline.core.event import Event
+from slackline.core.event import Source as EventSource
+from slackline.core.hierarchy import Hierarchy
 from slackline.core.time import Now
 from slackline.runtime.output import BadRecord
 from slackline.runtime.reader import Delivery, Reader, greatest_times, joined
@@ -71,6 +77,69 @@ class TablesSource(Source):
             await asyncio.sleep(0)
 
 
+def part_of(source: EventSource, parts: int) -> int:
+    """The part in which the events of a source enter, where the input has no partitions.
+
+    >>> part_of("door", 4), part_of(None, 4)
+    (1, 0)
+    """
+    return zlib.crc32(b"" if source is None else str(source).encode()) % parts
+
+
+class Part(NamedTuple):
+    """Part ``number`` of ``parts`` of the types that enter at a node; by type the column that may name the source."""
+
+    number: int
+    parts: int
+    columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, ingress: Sequence[str]) -> Part | None:
+        """That of these sensor types, of which some may be parts; None if they are whole types."""
+        kinds = {name: hierarchy.event_type(name) for name in ingress}
+        twice = sorted({name for name in ingress if list(kinds.values()).count(kinds[name]) > 1})
+        if twice:
+            raise ConfigError(
+                f"--ingress {','.join(twice)}: several parts of a sensor type cannot enter at one node; name one."
+            )
+        shares = {
+            name: (int(name.rpartition("/")[2]), hierarchy.parts[kind]) if kind in hierarchy.parts else (0, 1)
+            for name, kind in kinds.items()
+        }
+        if len(set(shares.values())) > 1:
+            raise ConfigError(
+                f"--ingress {','.join(ingress)}: a node reads the same share of all its input; let types enter at one "
+                f"node only with the same part of the same number of parts."
+            )
+        number, parts = next(iter(shares.values()), (0, 1))
+        declared = hierarchy.types
+        columns = {kind: declared[kind].source if kind in declared else "source" for kind in kinds.values()}
+        return None if parts == 1 else cls(number, parts, columns)
+
+    def events(self, events: list[Event]) -> list[Event]:
+        """Those of the events that enter here."""
+        return [event for event in events if part_of(event.source, self.parts) == self.number]
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The same for rows."""
+        columns = {kind: name if name in table.column_names else "source" for kind, name in self.columns.items()}
+        names = sorted(set(columns.values()))
+        masks = {name: self._mask(table, name) for name in names}
+        mask = masks[names[0]]
+        for kind, name in columns.items() if len(names) > 1 else ():
+            mask = pc.if_else(pc.equal(table["type"].cast(pa.string()), kind), masks[name], mask)
+        return table.filter(mask)
+
+    def _mask(self, table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
+        if name not in table.column_names:
+            return pa.repeat(pa.scalar(part_of(None, self.parts) == self.number), len(table))
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        values = [value for value in column.unique().to_pylist() if part_of(value, self.parts) == self.number]
+        return pc.is_in(column, value_set=pa.array(values, column.type))
+
+
 class InputBatch(NamedTuple):
     """Arrivals for a node.
 
@@ -92,6 +161,7 @@ class Ingress:
     ``sources``        each with a name of its own.
     ``decoder``        turns their records into events; None: they are events already.
     ``elsewhere``      sensor types that enter at other nodes: rows of these are left out. Their positions count.
+    ``part``           the share of the input that enters here, None: all of it.
     ``speed``          1: bounded input is paced by its event times; 2: twice as fast; 0: as fast as the node takes it.
     ``ts_per_second``  units of event time in a second, where the record schema does not know them.
     ``saved``          what :meth:`save` returned, to resume.
@@ -103,6 +173,7 @@ class Ingress:
         decoder: Decoder | None,
         elsewhere: Collection[str] = (),
         *,
+        part: Part | None = None,
         speed: float = 0.0,
         ts_per_second: int | None = None,
         saved: Mapping[str, Any] | None = None,
@@ -114,6 +185,11 @@ class Ingress:
                 f"speed={speed:g} applies to recordings, and {', '.join(live)} is a live source; set speed to 0 (max)."
             )
         self._decoder = decoder
+        self._is_partitioned = any(source.partitioned for source in sources)
+        if part is not None:
+            _take_part(sources, part)
+        #: The rows that enter here, where the input has no partitions; None: all.
+        self._part = None if self._is_partitioned else part
         self._elsewhere = pa.array(sorted(elsewhere), pa.string())
         self._speed = speed
         self._ts_per_second = ts_per_second
@@ -163,7 +239,7 @@ class Ingress:
         arrived = self._reader.arrived
         if not arrived:
             return self._passed(now)
-        count = MAX_ROWS
+        count = self._count_whole() if self._is_partitioned else MAX_ROWS
         if self._speed:
             count = self._count_due(now)
             if not count and len(arrived[0].rows):
@@ -186,7 +262,8 @@ class Ingress:
         for mark in whole.marks:
             mark.feed.processed(mark)
         wall = self._arrival_time() if self._reader.live and self._reader.caught_up else None
-        return InputBatch(self._entering(whole.rows), whole.bad, wall, repeatable)
+        bad = whole.bad if self._part is None or self._part.number == 0 else []  # every node reads them: one reports
+        return InputBatch(self._entering(whole.rows), bad, wall, repeatable)
 
     def _drop_due(self, rows: int) -> None:
         while self._due and rows:
@@ -194,6 +271,15 @@ class Ingress:
             if rows < len(first):
                 self._due.appendleft(first[rows:])
             rows -= min(rows, len(first))
+
+    def _count_whole(self) -> int:
+        """The rows of the next deliveries as a whole: behind a position inside one, another partition may follow."""
+        count = 0
+        for delivery in self._reader.arrived:
+            if count and count + len(delivery.rows) > MAX_ROWS:
+                break
+            count += len(delivery.rows)
+        return count
 
     def _count_due(self, now: float) -> int:
         """How many rows are due."""
@@ -257,6 +343,8 @@ class Ingress:
         return int(self._wall() * self.ts_per_second)
 
     def _entering(self, rows: list[Event] | pa.Table) -> list[Event] | pa.Table:
+        if self._part is not None and len(rows):
+            rows = self._part.rows(rows) if isinstance(rows, pa.Table) else self._part.events(rows)
         if not len(self._elsewhere):
             return rows
         if not isinstance(rows, pa.Table):
@@ -271,3 +359,15 @@ class Ingress:
     def save(self) -> dict[str, Any]:
         """How far each source was taken, as plain data."""
         return self._reader.save()
+
+
+def _take_part(sources: Sequence[Source], part: Part) -> None:
+    """Let sources with partitions read their share of them."""
+    partitioned = [source for source in sources if source.partitioned]
+    if 0 < len(partitioned) < len(sources):
+        raise ConfigError(
+            f"{', '.join(source.name for source in partitioned)} has partitions, and the other input has none. Where "
+            f"types enter in parts, give topics of Kafka to a node, or other input, not both."
+        )
+    for source in partitioned:
+        source.take_part(part.number, part.parts)

@@ -35,6 +35,8 @@ class NodeSettings:
     ``sheds``               whether the node migrates detectors elsewhere before it is overloaded.
     ``bus``                 what retains everything that is sent, such as ``kafka/matches``, the same on all nodes: a
                             log per type, which the host appends to and reads. None: nodes send events to each other.
+    ``idle_timeout``        where a part of the clock type enters (``Hierarchy.in_parts``): time without arrivals after
+                            which stream time there follows the other parts, which otherwise wait for it.
     ``failover_after``      time after which a lost node is resumed by another one, from the shared checkpoint store;
                             None: lost nodes are waited for.
     """
@@ -54,10 +56,11 @@ class NodeSettings:
     together: bool = False
     sheds: bool = False
     failover_after: float | None = None
+    idle_timeout: float = 10.0
     bus: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("heartbeat_interval", "session_timeout", "gap_timeout"):
+        for name in ("heartbeat_interval", "session_timeout", "gap_timeout", "idle_timeout"):
             number(name, getattr(self, name), 0)
         if self.checkpoint_every is not None:
             number("checkpoint_every", self.checkpoint_every, 0)

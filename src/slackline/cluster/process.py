@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from slackline.cluster.ingress import Ingress, TablesSource
+from slackline.cluster.ingress import Ingress, Part, TablesSource
 from slackline.cluster.interface import Takeover
 from slackline.cluster.links import Credentials, Listener
 from slackline.cluster.protocol import Node, NodeSettings
@@ -59,6 +59,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a node as plain data, named as those of ``slackline node``.
 
     ``run``, ``ingress``  names; None: all without ``join``, none with it.
+    ``parts``             by sensor type that enters in parts, how many: the same on all nodes.
     ``to``                where records go besides the folder: a URL.
     ``bus``               ``kafka://HOST:PORT/PREFIX``, a bus that retains what is sent.
     ``records``           options of records and Kafka, by the fields of :class:`~slackline.runtime.options.RunOptions`.
@@ -72,11 +73,13 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     join: list[str] = []
     run: list[str] | None = None
     ingress: list[str] | None = None
+    parts: dict[str, int] = {}
     folder: str | None = None
     to: str | None = None
     shared_folder: str | None = None
     bus: str | None = None
     failover_after: float = 5.0
+    idle_timeout: float = NodeSettings().idle_timeout
     checkpoint_every: float = 1.0
     speed: float = 0.0
     unit: str | None = None
@@ -142,9 +145,15 @@ class NodePlan:
         hierarchy, tables, read = _opened(described, folder)
         bus = None if options.bus is None else KafkaAddress.of(options.bus)
         alone = not options.join
+        hierarchy = hierarchy.in_parts(options.parts)
         ingress = _chosen("ingress", options.ingress, hierarchy.sensor_types, alone and bool(given))
         if ingress and not given:
             raise ConfigError(f"--ingress {','.join(ingress)}: these sensor types need an INPUT; give one.")
+        if Part.of(hierarchy, ingress) is not None and "-" in given:
+            raise ConfigError(
+                "standard input is not one input that nodes share; give a topic of Kafka, of which each node reads "
+                "some partitions, or a file, of which each reads the rows of some sources."
+            )
         plan = cls(
             name=name,
             application=options.app,
@@ -166,12 +175,13 @@ class NodePlan:
                 sheds=options.shed,
                 stays=tuple(_chosen("stays", options.stays, hierarchy.names, False)),
                 failover_after=None if shared is None else options.failover_after,
+                idle_timeout=options.idle_timeout,
                 bus=None if bus is None else f"kafka/{bus.topic}",
             ),
             engine=with_policy(options.engine) | ({} if options.pause is None else {"pause": Pause(options.pause)}),
             until_end=options.until_end,
             shared_folder=shared,
-            described=described | {"ingress": ingress},
+            described=described | {"ingress": ingress, "parts": options.parts},
             bus=bus,
         )
         for address in (plan.listen, *plan.join):
@@ -297,6 +307,8 @@ class NodeProcess:
         self, plan: NodePlan, listener: Listener, sink: Sink, saved: Checkpoint | None, metrics: MetricsListener | None
     ) -> None:
         header = None if saved is None else _header(saved)
+        if header is not None:
+            _check_parts(plan, header["inputs"])
         host = TcpHost(
             _node(plan, str(listener.address), saved), listener, sink, _ingress(plan, header), join=plan.join,
             bus=_bus(plan), saved=header, until_end=plan.until_end, metrics=metrics,
@@ -378,15 +390,28 @@ def _header(saved: Checkpoint) -> Mapping[str, Any]:
     raise StateError("the checkpoint was not written by this release; start with another --folder.")
 
 
+def _check_parts(plan: NodePlan, before: Mapping[str, Any]) -> None:
+    """Raise a StateError if the checkpoint is of a node that has read other parts of the input."""
+    parts, now = before.get("parts", {}), plan.described["parts"]
+    if parts != now or (now and sorted(before["ingress"]) != sorted(plan.ingress)):
+        given = "".join(f"--parts {kind}={number} " for kind, number in parts.items())
+        raise StateError(
+            f"the checkpoint in {plan.folder} is of a node with other parts of the input: give {given}--ingress "
+            f"{','.join(before['ingress'])} as then, or start with another --folder."
+        )
+
+
 def _ingress(plan: NodePlan, header: Mapping[str, Any] | None) -> Ingress | None:
     """The input of this node, from the position of the checkpoint."""
     if not plan.ingress:
         return None
-    elsewhere = [kind for kind in plan.hierarchy.sensor_types if kind not in plan.ingress]
+    here = plan.hierarchy.event_types(plan.ingress)
+    elsewhere = [kind for kind in plan.hierarchy.entering if kind not in here]
+    part = Part.of(plan.hierarchy, plan.ingress)
     saved = None if header is None else header["ingress"]
     if plan.tables is not None:
         return Ingress(
-            [TablesSource(plan.tables)], None, elsewhere, speed=plan.speed, saved=saved,
+            [TablesSource(plan.tables)], None, elsewhere, part=part, speed=plan.speed, saved=saved,
             ts_per_second=plan.ts_per_second,
         )  # fmt: skip
     assert plan.inputs is not None
@@ -394,7 +419,7 @@ def _ingress(plan: NodePlan, header: Mapping[str, Any] | None) -> Ingress | None
     if header is not None and header["schema"]:
         schema = schema.resumed(header["schema"], f"the checkpoint in {plan.folder}")
     sources = sources_of(plan.inputs)
-    return Ingress(sources, Decoder(schema, plan.hierarchy), elsewhere, speed=plan.speed, saved=saved)
+    return Ingress(sources, Decoder(schema, plan.hierarchy), elsewhere, part=part, speed=plan.speed, saved=saved)
 
 
 def _bus(plan: NodePlan) -> KafkaBus | None:
@@ -433,5 +458,9 @@ def _chosen(option: str, given: list[str] | None, known: tuple[str, ...], all_of
         return list(known) if all_of_them else []
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise ConfigError(f"--{option} {','.join(unknown)}: not in the application, which has {', '.join(known)}.")
+        hint = next((name.partition("/")[0] for name in unknown if name.partition("/")[0] in known), None)
+        more = f" For parts of {hint}, give their number: --parts {hint}=2." if hint and option == "ingress" else ""
+        raise ConfigError(
+            f"--{option} {','.join(unknown)}: not in the application, which has {', '.join(known)}.{more}"
+        )
     return list(dict.fromkeys(given))

@@ -89,8 +89,9 @@ class Calibration:
                 differs = f"detector {name!r} {there} there, and {here} here"
                 break
         for what in ("clock", "clock_aids"):
-            if differs is None and getattr(self, what) != getattr(hierarchy, what):
-                differs = f"its {what} is {list(getattr(self, what))}, here it is {list(getattr(hierarchy, what))}"
+            ours = hierarchy.event_types(getattr(hierarchy, what))
+            if differs is None and getattr(self, what) != ours:
+                differs = f"its {what} is {list(getattr(self, what))}, here it is {list(ours)}"
         if differs:
             raise ConfigError(
                 f"the calibration is of another hierarchy: {differs}. Calibrate this one, or estimate its delays from "
@@ -134,7 +135,7 @@ def calibration_of(given: CalibrationLike) -> Calibration | None:
 
 def _wiring(hierarchy: Hierarchy) -> dict[str, Wiring]:
     return {
-        name: Wiring(tuple(sorted(set(hierarchy.listens[name]))), tuple(hierarchy.published(name)))
+        name: Wiring(tuple(sorted(hierarchy.event_types(hierarchy.listens[name]))), tuple(hierarchy.published(name)))
         for name in hierarchy.names
     }
 

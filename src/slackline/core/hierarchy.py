@@ -7,7 +7,7 @@ import difflib
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -19,6 +19,9 @@ from slackline.core.types import EventType, type_names
 log = logging.getLogger("slackline")
 
 TypeNames = str | EventType | Iterable[str | EventType]
+
+#: The parts in which a sensor type may enter, at most.
+MAX_PARTS = 1_000
 
 
 class Hierarchy:
@@ -107,6 +110,11 @@ class Hierarchy:
         if clock is None:
             self.clock = tuple(sorted(wanted - published - set(self.clock_aids)))
         self.sensor_types = tuple(sorted((wanted - published) | {*self.clock, *self.clock_aids}))
+        #: The types of the events that enter; they are the sensor types, unless some enter in parts.
+        self.entering = self.sensor_types
+        #: By type that enters in parts, how many; and by part, the type of its events (see :meth:`in_parts`).
+        self.parts: dict[str, int] = {}
+        self._part_of: dict[str, str] = {}
         self._check_clock(published)
         for kind in (*clocks, *aids):
             if isinstance(kind, str) and kind not in wanted:
@@ -118,6 +126,58 @@ class Hierarchy:
                 f"the detectors cannot be copied ({type(error).__name__}: {error}); keep only data in a detector's "
                 f"attributes, no open files, locks or connections."
             ) from error
+
+    def in_parts(self, parts: Mapping[str, int]) -> Hierarchy:
+        """The same hierarchy for several engines or nodes, at which sensor types enter in so many parts.
+
+        Part k of the type ``reading`` is the sensor type ``reading/k``, whose events are of the type ``reading``. It
+        has an input watermark of its own; a detector that listens to the type listens to all its parts.
+
+        >>> class Low(Detector):
+        ...     listens, publishes = ("a",), ("b",)
+        ...     def on_event(self, event):
+        ...         yield event.derive("b")
+        >>> hierarchy = Hierarchy([Low()]).in_parts({"a": 2})
+        >>> hierarchy.sensor_types, hierarchy.listens, hierarchy.event_type("a/1")
+        (('a/0', 'a/1'), {'Low': ('a/0', 'a/1')}, 'a')
+        """
+        if not parts:
+            return self
+        for kind, count in parts.items():
+            if kind not in self.sensor_types or kind in self._part_of:
+                raise HierarchyError(
+                    f"{kind!r} cannot enter in parts: it is not a sensor type; these are {list(self.sensor_types)}."
+                )
+            if type(count) is not int or not 2 <= count <= MAX_PARTS:
+                raise HierarchyError(f"{kind!r} cannot enter in {count!r} parts; give a number from 2 to {MAX_PARTS}.")
+        made = {kind: tuple(f"{kind}/{part}" for part in range(count)) for kind, count in parts.items()}
+        part_of = {part: kind for kind, its in made.items() for part in its}
+        if taken := sorted(part_of.keys() & {*self.sensor_types, *self.publisher}):
+            raise HierarchyError(f"parts would be called {taken}, as other types are; rename these.")
+
+        def split(kinds: Iterable[str]) -> tuple[str, ...]:
+            return tuple(each for kind in kinds for each in made.get(kind, (kind,)))
+
+        copied = copy.copy(self)
+        copied._given = None
+        copied.parts, copied._part_of = {**self.parts, **parts}, {**self._part_of, **part_of}
+        copied.sensor_types = tuple(sorted(split(self.sensor_types)))
+        copied.clock, copied.clock_aids = split(self.clock), split(self.clock_aids)
+        for name in ("listens", "unsorted", "reliable"):
+            setattr(copied, name, {detector: split(kinds) for detector, kinds in getattr(self, name).items()})
+        copied.types = {
+            **self.types,
+            **{each: self.types[kind] for each, kind in part_of.items() if kind in self.types},
+        }
+        return copied
+
+    def event_type(self, kind: str) -> str:
+        """The type that events of a type have: for a part, the type of which it is one."""
+        return self._part_of.get(kind, kind)
+
+    def event_types(self, kinds: Iterable[str]) -> tuple[str, ...]:
+        """The types of the events of these types, each once."""
+        return tuple(dict.fromkeys(map(self.event_type, kinds)))
 
     def take_detectors(self) -> dict[str, Detector]:
         """The detectors for one engine, by name: the instances given on the first call, copies afterwards."""
@@ -135,17 +195,18 @@ class Hierarchy:
     def extended(self, detector: Detector) -> Hierarchy:
         """The same hierarchy with one detector more, which may not publish a sensor type."""
         clock, aids = (
-            [self.types.get(kind, EventType(kind)) for kind in kinds] for kinds in (self.clock, self.clock_aids)
+            [self.types.get(kind, EventType(kind)) for kind in self.event_types(kinds)]
+            for kinds in (self.clock, self.clock_aids)
         )
         more = Hierarchy([*copy.deepcopy(self._pristine), detector], clock, aids)
         more.types = {**self.types, **more.types}
-        taken = sorted(set(self.sensor_types) & set(more.publisher))
+        taken = sorted(set(self.entering) & set(more.publisher))
         if taken:
             raise HierarchyError(
                 f"detector {detector_name(detector)!r} publishes {taken}, which are sensor types of this "
                 f"hierarchy; rename what it publishes."
             )
-        return more
+        return more.in_parts(self.parts)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: with the detectors as they were when the hierarchy was made."""
@@ -287,7 +348,7 @@ class Hierarchy:
 
     def unknown_type(self, kind: object) -> str:
         """The detail of a quarantined event of an unknown type."""
-        known = [*self.sensor_types]
+        known = [*self.entering]
         close = difflib.get_close_matches(str(kind), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         if isinstance(kind, str) and kind in self.publisher:

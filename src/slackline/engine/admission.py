@@ -46,7 +46,7 @@ class ArrivalBatch:
     def batch(self) -> Batch:
         """The columns as a batch, without copying."""
         names = self.input.sources.names
-        return Batch(self.input.name, self.ts, self.slots, self.seq, self.columns, names)
+        return Batch(self.input.event_type, self.ts, self.slots, self.seq, self.columns, names)
 
     def keep(self, mask: Mask) -> None:
         """Remove the rows that are not in ``mask``."""
@@ -133,7 +133,7 @@ def admit(intake: Intake, rows: ArrivingRows, now: Ints | None) -> tuple[dict[st
     for arrived in batches.values() if len(rejected) else ():
         jumped = np.isin(arrived.rows, rejected)
         for row in arrived.rows[jumped].tolist():
-            event = rows.event(row, arrived.input.name)
+            event = rows.event(row, arrived.input.event_type)
             intake.results.quarantine(event, CLOCK_JUMP, jump(int(rows.ts[row]), int(clk[row])), position + row)
         arrived.keep(~jumped)
     for arrived in batches.values() if stamps is not rows.ts else ():
@@ -142,15 +142,15 @@ def admit(intake: Intake, rows: ArrivingRows, now: Ints | None) -> tuple[dict[st
     return batches, clk
 
 
-def admit_received(intake: Intake, rows: Sequence[Batch], clk: int) -> tuple[dict[str, ArrivalBatch], Ints]:
+def admit_received(intake: Intake, rows: Sequence[tuple[str, Batch]], clk: int) -> tuple[dict[str, ArrivalBatch], Ints]:
     """Admit rows from another engine, which is at stream time ``clk``: by type, and stream time after each row.
 
     Under ``slack`` they advance stream time as if they had arrived here.
     """
     sensors = intake.topology.sensors
     by_type: dict[str, list[Batch]] = {}
-    for batch in rows:
-        by_type.setdefault(batch.type, []).append(numbered(sensors[batch.type], batch))
+    for name, batch in rows:
+        by_type.setdefault(name, []).append(numbered(sensors[name], batch))
     batches, n = {}, 0
     for name, pieces in by_type.items():
         batch = Batch.joined(pieces)

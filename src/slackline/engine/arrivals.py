@@ -55,12 +55,12 @@ def types_of(topology: Topology, arrivals: list[Event] | pa.Table) -> set[str]:
         return {event.type for event in arrivals if isinstance(event.type, str)}
     if "type" in arrivals.column_names:
         return set(arrow.plain(arrivals["type"]).unique().to_pylist())
-    return set(topology.entering) if len(arrivals) else set()
+    return set(topology.entries) if len(arrivals) else set()
 
 
 def refuse_ended(topology: Topology, arrivals: list[Event] | pa.Table) -> None:
     """Refuse a push of types that have ended."""
-    ended = topology.ended & types_of(topology, arrivals)
+    ended = set(topology.hierarchy.event_types(topology.ended)) & types_of(topology, arrivals)
     if ended:
         raise ClosedError(f"push of {sorted(ended)} after end(): these types have ended. Nothing was pushed.")
 
@@ -163,7 +163,8 @@ class BufferLimit:
         error = self.check()
         if error is None:
             return
-        clock = {*self.topology.hierarchy.clock, *self.topology.hierarchy.clock_aids}
+        hierarchy = self.topology.hierarchy
+        clock = set(hierarchy.event_types((*hierarchy.clock, *hierarchy.clock_aids)))
         if self.results.uncollected > self.most or not types_of(self.topology, arrivals) & clock:
             raise error
 

@@ -208,9 +208,9 @@ class ChunkedDriver:
             arrived.keep(~late)
         if arrived.events is not None:
             for event in arrived.all():
-                self.results.progress.entered(event)
+                self.results.progress.entered(input.name, event)
         elif len(arrived.rows):
-            self.results.progress.entered(arrived.batch())
+            self.results.progress.entered(input.name, arrived.batch())
 
     @staticmethod
     def _receive_derived(input: DerivedInput, chunk: Chunk, item: ProgressUpdate | None = None) -> None:
@@ -321,7 +321,7 @@ class ChunkedDriver:
         if not len(rows):
             return
         buffer = operator.buffer
-        if any(entry.type == input.name for entry in buffer.heap):  # which orders both
+        if any(entry.type == input.event_type for entry in buffer.heap):  # which orders both
             for event, position in zip(rows, positions.tolist(), strict=True):
                 buffer.add(event, position)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -97,7 +98,8 @@ class Engine:
     ``detectors``    the detectors of the hierarchy that run here; default: all. The others run in other engines, with
                      which :attr:`host` exchanges progress.
     ``sensors``      the sensor types that enter here; default: all. Others arrive by ``host.receive``. If given, an
-                     event is late if its type's input watermark has passed it where it enters, for all detectors.
+                     event is late if its type's input watermark has passed it where it enters, for all detectors. Of
+                     a type that enters in parts (:meth:`Hierarchy.in_parts`) one part enters here.
 
     >>> from slackline import Auto
     >>> class Hits(Detector):
@@ -161,6 +163,8 @@ class Engine:
         names = list(hierarchy.names if detectors is None else detectors)
         if unknown := sorted(set(named or ()) - set(hierarchy.sensor_types)):
             raise ConfigError(f"sensors={unknown} are not sensor types of the hierarchy: {hierarchy.sensor_types}.")
+        if hierarchy.parts:
+            _check_parts(hierarchy, hierarchy.sensor_types if named is None else named)
         if unknown := sorted(set(names) - set(hierarchy.names)):
             raise ConfigError(f"detectors={unknown} are not in the hierarchy, which has {list(hierarchy.names)}.")
         self._options = options
@@ -561,6 +565,15 @@ class Engine:
         engine._changed = changed
         engine._upgrade = upgrade
         return engine
+
+
+def _check_parts(hierarchy: Hierarchy, sensors: Iterable[str]) -> None:
+    entering = Counter(map(hierarchy.event_type, sensors))
+    if several := sorted(kind for kind, parts in entering.items() if parts > 1):
+        raise ConfigError(
+            f"several parts of {several} enter this engine; at most one can: name it in sensors. A type that enters "
+            f"only one engine needs no parts."
+        )
 
 
 def engine_of(hierarchy: Hierarchy, options: Options, data: bytes | None = None, *, now: WallTime = None) -> Engine:

@@ -40,14 +40,14 @@ class EventRows:
 
     def by_type(self) -> list[TypeRows]:
         """The valid rows of each type, still without source numbers."""
-        entering, events = self.intake.topology.entering, self.events
+        entering, events = self.intake.topology.entries, self.events
         numbers = {name: number for number, name in enumerate(entering)}
         types = np.array([numbers.get(kind, -1) if isinstance(kind, str) else -1 for kind in map(_TYPE, events)])
         for row in np.flatnonzero(types < 0).tolist():
             self.refused.append(Refused(row, as_refused(events[row]), self.intake.unknown(events[row].type)))
         plain, column = PlainValues.of(events), object_column(events)
         made = []
-        for name, input in entering.items():
+        for name, (input, _, _) in entering.items():
             rows = np.flatnonzero(types == numbers[name])
             if not len(rows):
                 continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from slackline.core.detector import Detector
 from slackline.core.errors import ClosedError, ConfigError
 from slackline.core.outcome import Output, ProgressUpdate
-from slackline.core.time import FOREVER
+from slackline.core.time import FOREVER, NEVER
 from slackline.engine import migration
 from slackline.engine.arrivals import exclusive
 from slackline.engine.migration import Detached, Receiver
@@ -105,6 +105,23 @@ class HostInterface:
         else:
             engine._scalar.receive(received.items)
         return engine._end_of_stream() if engine._closed and engine._topology.named is None else engine._finish()
+
+    @exclusive
+    def follow(self, clk: int) -> list[Output]:
+        """Nothing has arrived here for long: advance stream time to ``clk``, that of other engines.
+
+        For an engine at which a part of the clock type enters (:meth:`Hierarchy.in_parts`): otherwise the other engines
+        would wait for its watermark. What arrives later is late if it is older than what others have had.
+        """
+        intake, kinds = self._engine._intake, list(self._engine._topology.entering)
+        self._engine._record("follow")
+        intake.is_idle = True
+        try:  # an update of a type that enters here changes nothing else
+            return self._engine._timed(
+                self._receive, ReceivedProgress([], [ProgressUpdate(kind, (), (), NEVER, 0, clk) for kind in kinds[:1]])
+            )
+        finally:
+            intake.is_idle = False
 
     @exclusive
     def end(self, types: Iterable[str]) -> list[Output]:

@@ -202,6 +202,8 @@ class Intake:
         self.clock = Clock(max_jump, len(topology.hierarchy.clock_aids))
         #: Stream time, NEVER before the first clock event.
         self.clk = NEVER
+        #: Whether nothing arrives here, so that stream time follows that of other engines although it is set here.
+        self.is_idle = False
         self.position = 0
         #: Number of arrivals up to the one that last advanced stream time.
         self.last_advance = 0
@@ -384,14 +386,14 @@ class Intake:
 
     def follow(self, clk: int) -> int:
         """Advance stream time to that of another engine, unless it is determined here; returns stream time."""
-        if clk > self.clk and not self.topology.own_time and not self.topology.has_clock:
+        if clk > self.clk and not self.topology.own_time and (self.is_idle or not self.topology.has_clock):
             self.clk = self.clock.ints[CLK] = clk
             self.last_advance = self.position
         return self.clk
 
     def unknown(self, name: Any) -> Refusal:
         """Why an event of this type is refused."""
-        if isinstance(name, str) and name in self.topology.sensors:
+        if isinstance(name, str) and name in self.topology.hierarchy.entering:
             detail = f"type {name!r} does not enter this engine (sensors={sorted(self.topology.entering)})"
             return Refusal(UNKNOWN_TYPE, f"{detail}; it arrives by host.receive()")
         return Refusal(UNKNOWN_TYPE, self.topology.hierarchy.unknown_type(name))

@@ -170,17 +170,17 @@ def unpack(
     return updates, clk, AttachedOperator(operator, events)
 
 
-def _missed(topology: Topology, operator: Operator, missed: Iterable[ProgressUpdate]) -> list[Event]:
-    """The events of progress updates that arrived during the migration."""
-    events: list[Event] = []
-    inputs = {input.name for input in operator.buffer.inputs}
+def _missed(topology: Topology, operator: Operator, missed: Iterable[ProgressUpdate]) -> list[tuple[Input, Event]]:
+    """The events of progress updates that arrived during the migration, with their inputs."""
+    events: list[tuple[Input, Event]] = []
+    inputs = {input.name: input for input in operator.buffer.inputs}
     for item in missed:
         rows, item = checked_update(topology, item)
         if item.type not in inputs:
             raise ConfigError(
                 f"missed={item.type!r}, but detector {operator.name!r} does not listen to it, only to {sorted(inputs)}."
             )
-        events += item.events if rows is None else rows
+        events += [(inputs[item.type], event) for event in (item.events if rows is None else rows)]
     return events
 
 
@@ -218,7 +218,9 @@ def _inferior(topology: Topology, name: str, known: dict[str, Any]) -> Input | N
     """The input of a type, if the given statistics rest on more observations; they are validated on a copy of it."""
     ours = topology.input(name)
     if isinstance(ours, SensorInput):
-        other: Input = SensorInput(name, ours.rank, ours.evidence, ours.is_clock, ours.startup)
+        other: Input = SensorInput(
+            name, ours.rank, ours.evidence, ours.is_clock, ours.startup, event_type=ours.event_type
+        )
     else:
         other = DerivedInput(name, ours.rank, ours.evidence)
     _adopt(other, known)

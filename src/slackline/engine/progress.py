@@ -63,10 +63,10 @@ class ProgressExport:
         self._sent = {}
         self._count()
 
-    def entered(self, rows: Batch | Event) -> None:
+    def entered(self, name: str, rows: Batch | Event) -> None:
         """Rows of a sensor type have entered here."""
-        if rows.type in self._rows:
-            self._rows[rows.type].append(rows)
+        if name in self._rows:
+            self._rows[name].append(rows)
             self.pending += len(rows) if isinstance(rows, Batch) else 1
 
     def published(self, event: Event) -> None:
@@ -130,8 +130,8 @@ class ProgressExport:
         return Batch.joined(pieces) if pieces else self._batch(name, [])
 
     def _batch(self, name: str, events: list[Event]) -> Batch:
-        batch = Batch.of_events(name, events, self._topology.kind(name).fields)
-        return numbered(self._topology.entering[name], batch)
+        sensor = self._topology.entering[name]
+        return numbered(sensor, Batch.of_events(sensor.event_type, events, self._topology.kind(name).fields))
 
     # Checkpoints.
 
@@ -153,8 +153,9 @@ class ProgressExport:
             what = f"progress.entered[{name!r}]"
             if name not in self._rows:
                 raise checked.wrong(what, "is of a type that does not enter here")
-            sources = self._topology.entering[name].sources.names
-            self._rows[name] = [Batch(name, *restored_rows(saved, what, len(sources)), sources)]
+            sensor = self._topology.entering[name]
+            rows = restored_rows(saved, what, len(sensor.sources.names))
+            self._rows[name] = [Batch(sensor.event_type, *rows, sensor.sources.names)]
         self._count()
 
 
@@ -181,14 +182,14 @@ def numbered(sensor: SensorInput, batch: Batch) -> Batch:
 class ReceivedProgress(NamedTuple):
     """Validated progress updates: the rows of sensor types, in order, and one update per type with derived events."""
 
-    rows: list[Batch]
+    rows: list[tuple[str, Batch]]
     items: list[ProgressUpdate]
 
 
 def checked_updates(topology: Topology, items: Iterable[ProgressUpdate]) -> ReceivedProgress:
     """The updates, if they are of types that enter or are published in other engines."""
     here = {derived.name: operator.name for operator in topology.operators for derived in operator.publishes}
-    rows: list[Batch] = []
+    rows: list[tuple[str, Batch]] = []
     merged: dict[str, ProgressUpdate] = {}
     for item in items:
         batch, item = checked_update(topology, item)
@@ -202,7 +203,7 @@ def checked_updates(topology: Topology, items: Iterable[ProgressUpdate]) -> Rece
                 f"Engine(..., sensors=[...])."
             )
         if batch is not None and len(batch):
-            rows.append(batch)
+            rows.append((item.type, batch))
         before = merged.get(item.type)
         merged[item.type] = item if before is None else _merged(before, item)
     return ReceivedProgress(rows, list(merged.values()))
@@ -227,22 +228,23 @@ def checked_update(topology: Topology, item: ProgressUpdate) -> tuple[Batch | No
     for warning in item.warnings:
         whole_number(f"{what}: warnings", warning, -(2**63), MAX_TS)
     try:
-        batch = _batch(item, topology.kind(item.type) if is_sensor else UNDECLARED)
+        kind = topology.kind(item.type) if is_sensor else UNDECLARED
+        batch = _batch(item, topology.hierarchy.event_type(item.type), kind)
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{what} contains invalid events: {error}.") from error
     return (batch, item._replace(events=())) if is_sensor else (None, item._replace(events=tuple(item.events)))
 
 
-def _batch(item: ProgressUpdate, kind: EventType) -> Batch:
-    """The events of an update as a batch; ValueError or TypeError if they cannot be events of its type."""
+def _batch(item: ProgressUpdate, name: str, kind: EventType) -> Batch:
+    """The events of an update as a batch; ValueError or TypeError if they cannot be events of this type."""
     events: Any = item.events
     if not isinstance(events, Batch):
         events = list(events)
-        if not all(isinstance(event, Event) and event.type == item.type and type(event.ts) is int for event in events):
+        if not all(isinstance(event, Event) and event.type == name and type(event.ts) is int for event in events):
             raise ValueError("not all of them are events of this type with integer time stamps")
-        events = Batch.of_events(item.type, events, kind.fields)
+        events = Batch.of_events(name, events, kind.fields)
     ts, seq, (slots, names) = events.ts, events.seq, events.sources
-    if events.type != item.type or any(column.dtype != np.int64 for column in (ts, seq, slots)):
+    if events.type != name or any(column.dtype != np.int64 for column in (ts, seq, slots)):
         raise ValueError(f"the batch is of type {events.type!r}, or its numbers are not int64")
     if len(ts) and not (ts.min() >= 0 and ts.max() <= MAX_TS and seq.min() >= NO_SEQ and seq.max() <= MAX_TS):
         raise ValueError(f"time stamps and sequence numbers must be from 0 to {MAX_TS}")

@@ -223,8 +223,8 @@ def event_of(fields: Mapping[str, Any], hierarchy: Hierarchy) -> Event:
     """Fields as an event, as a table of the same columns has it: a field that is None is absent."""
     payload = {name: value for name, value in fields.items() if value is not None}
     kind = payload.pop("type", None)
-    if "type" not in fields and len(hierarchy.sensor_types) == 1:
-        kind = hierarchy.sensor_types[0]
+    if "type" not in fields and len(hierarchy.entering) == 1:
+        kind = hierarchy.entering[0]
     declared = hierarchy.types.get(kind) if isinstance(kind, str) else None
     own = "source" if declared is None or declared.source not in fields else declared.source
     return Event.of(

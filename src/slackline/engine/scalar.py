@@ -38,7 +38,7 @@ class AttachedOperator(NamedTuple):
     """An operator migrated from another engine, and the events that it missed during the migration."""
 
     operator: Operator
-    missed: Sequence[Event]
+    missed: Sequence[tuple[Input, Event]]
 
 
 class ScalarDriver:
@@ -205,7 +205,7 @@ class ScalarDriver:
         if input.owns_watermark and event.ts <= reached and not self.results.delivers_late:
             self.results.divert_type(input, [event], [reached], [position])
             return False
-        self.results.progress.entered(event)
+        self.results.progress.entered(input.name, event)
         return True
 
     def receive(
@@ -239,16 +239,16 @@ class ScalarDriver:
                 sensor.receive_watermark(item.watermark, item.K)
                 sensor.step(-1, 0, position, clk, clk)
                 continue
-            input = topology.derived[item.type]
+            derived = topology.derived[item.type]
             for ts in (*item.warnings, *(event.ts for event in item.events)):
-                input.note(ts, clk)
-                self._unmeasured[input.name] = input
+                derived.note(ts, clk)
+                self._unmeasured[derived.name] = derived
             for event in item.events:
-                self._offer(event, input, position)
-            input.receive(item, clk)
+                self._offer(event, derived, position)
+            derived.receive(item, clk)
         if attached is not None:
-            for event in attached.missed:
-                self._offer(event, topology.input(event.type), position, attached.operator)
+            for input, event in attached.missed:
+                self._offer(event, input, position, attached.operator)
         self._evaluate(operators, position, clk, moved)
 
     def _woken(self, input: Input, clk: int) -> Sequence[Operator]:

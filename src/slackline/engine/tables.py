@@ -65,7 +65,7 @@ class TableRows:
 
     def _types(self) -> tuple[Ints, Sequence[Any]] | None:
         """The encoded types of the rows, if the table has a column ``type``."""
-        sensors = self.intake.topology.entering
+        sensors = self.intake.topology.entries
         if "type" in self.columns:
             return arrow.encoded(self._checked("type", _is_text, "event types are strings"))
         if len(sensors) > 1:
@@ -100,15 +100,15 @@ class TableRows:
 
     def _rows_by_type(self) -> list[tuple[SensorInput, Ints]]:
         """The rows of each type that enters here; the others are refused."""
-        sensors = self.intake.topology.entering
+        sensors = self.intake.topology.entries
         if self.types is None:
-            return [(input, np.arange(len(self))) for input in sensors.values()]
+            return [(input, np.arange(len(self))) for input, *_ in sensors.values()]
         found = []
         codes, values = self.types
         for code, name in enumerate(values):
             mine = np.flatnonzero(codes == code)
             if name in sensors:
-                found.append((sensors[name], mine))
+                found.append((sensors[name][0], mine))
             else:
                 refusal = self.intake.unknown(name) if len(mine) else None
                 self.refused += [Refused(row, self.event(row, name), refusal) for row in mine.tolist() if refusal]
@@ -133,19 +133,19 @@ class TableRows:
         """The valid rows of each type, still without source numbers."""
         present = self._rows_by_type()
         for input, _ in present:
-            self._check_schema(self.intake.topology.kind(input.name), input.name)
+            self._check_schema(self.intake.topology.kind(input.event_type), input.event_type)
         return [self._of_type(input, mine) for input, mine in present]
 
     def _of_type(self, input: SensorInput, rows: Ints) -> TypeRows:
         """The valid rows of a type, still without source numbers; with the encoded sources."""
-        kind = self.intake.topology.kind(input.name)
+        kind = self.intake.topology.kind(input.event_type)
         source = self.source_of(kind)
         fields: dict[str, arrow.Cast] = {}
         for field, dtype in kind.fields.items():
             column = self.columns[field]
             read = _declared_each if pa.types.is_union(column.type) else arrow.declared
             fields[field] = read(column, rows, dtype)
-        good = self._passing(input.name, kind, rows, fields)
+        good = self._passing(input.event_type, kind, rows, fields)
         columns = {field: cast.values for field, cast in fields.items()}
         if not good.all():
             rows = rows[good]

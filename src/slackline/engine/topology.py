@@ -59,16 +59,19 @@ class Topology:
         #: By type: the operators that listen to it; and those that depend on it, directly or indirectly.
         self.readers: dict[str, list[Operator]] = {}
         self.above: dict[str, tuple[Operator, ...]] = {}
-        #: By entering type: its input, whether events are checked against a declaration and, where only one operator
-        #: depends on it, which depends on sensor types in their order alone, that operator.
+        #: By type of events that enter: its input, whether events are checked against a declaration and, where only
+        #: one operator depends on it, which depends on sensor types in their order alone, that operator.
         self.entries: dict[str, tuple[SensorInput, bool, Operator | None]] = {}
         self.extend(hierarchy)
 
     def extend(self, hierarchy: Hierarchy) -> None:
         """Add the new types of an extended hierarchy; operators are added afterwards."""
         self.hierarchy = hierarchy
-        names = sorted({*hierarchy.sensor_types, *hierarchy.publisher})
-        for rank, name in enumerate(names):
+        kinds = sorted({*hierarchy.entering, *hierarchy.publisher})
+        ranks = {kind: rank for rank, kind in enumerate(kinds)}  # parts of a type are ordered as one
+        for name in sorted({*hierarchy.sensor_types, *hierarchy.publisher}):
+            kind = hierarchy.event_type(name)
+            rank = ranks[kind]
             input: Input | None = self.sensors.get(name) or self.derived.get(name)
             if input is not None:
                 input.set_rank(rank)
@@ -78,8 +81,9 @@ class Topology:
             else:
                 is_clock = name in hierarchy.clock
                 evidence = self._evidence(name)
-                declared = hierarchy.types[name].sources if name in hierarchy.types else None
-                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, len(declared or ()))
+                is_declared = name in hierarchy.types and kind == name  # of a part's sources nothing is declared
+                declared = len(hierarchy.types[name].sources or ()) if is_declared else 0
+                sensor = SensorInput(name, rank, evidence, is_clock, self.startup, declared, kind)
                 self.sensors[name] = sensor
                 if name in hierarchy.clock_aids:
                     sensor.assign_role(AIDS + hierarchy.clock_aids.index(name))
@@ -112,12 +116,13 @@ class Topology:
 
     @property
     def has_clock(self) -> bool:
-        """Whether all clock types enter here.
+        """Whether all clock types enter here, or a part of each.
 
         Then stream time of other engines is ignored: after a crash they may be ahead of this engine, and events that
         are replayed here would be late.
         """
-        return self.named is not None and {*self.hierarchy.clock, *self.hierarchy.clock_aids} <= {*self.named}
+        types, clock = self.hierarchy.event_types, (*self.hierarchy.clock, *self.hierarchy.clock_aids)
+        return self.named is not None and {*types(clock)} <= {*types(self.named)}
 
     def _evidence(self, name: str) -> Evidence:
         """How the input watermark of a type is computed: by the smallest late target of the dependent detectors."""
@@ -130,10 +135,12 @@ class Topology:
 
     def start_from(self, calibration: Calibration | None) -> None:
         """Start with calibrated delays, if given."""
-        for name, known in calibration.types.items() if calibration else ():
-            self.input(name).start_from(known.delay)
-            if name in self.derived:
-                self.derived[name].assume_back(known.back)
+        known = calibration.types if calibration else {}
+        for input in (*self.sensors.values(), *self.derived.values()):
+            if input.event_type in known:
+                input.start_from(known[input.event_type].delay)
+        for name in known.keys() & self.derived.keys():
+            self.derived[name].assume_back(known[name].back)
         for operator in self.operators:
             operator.buffer.set_slack(operator.buffer.largest_slack())  # no warning: readers start from it too
 
@@ -147,7 +154,7 @@ class Topology:
     def make(self, runner: Runner) -> Operator:
         """Create the operator of a detector of the hierarchy, without adding it."""
         detector = runner.detector
-        inputs = [self.input(kind) for kind in dict.fromkeys(type_names(detector.listens))]
+        inputs = [self.input(kind) for kind in dict.fromkeys(self.hierarchy.listens[runner.name])]
         inputs.sort(key=lambda input: input.rank)
         publishes = [self.derived[kind] for kind in dict.fromkeys(type_names(detector.publishes))]
         return Operator(runner, inputs, publishes, self._now, self.startup)
@@ -180,7 +187,8 @@ class Topology:
             self._listeners(name, above)
         self.above = above
         self.entries = {
-            name: (input, self.kind(name).demanding, self._alone_above(name)) for name, input in self.entering.items()
+            input.event_type: (input, self.kind(name).demanding, self._alone_above(name))
+            for name, input in self.entering.items()
         }
         # Operators that depend on all clock types are evaluated at each advance of stream time; others are scheduled.
         clock_readers = [set(above[name]) for name, sensor in self.entering.items() if sensor.role != NO_CLOCK]

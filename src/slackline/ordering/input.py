@@ -88,10 +88,12 @@ _EMPTY_RECORD[records.REMOTE] = records.LOCAL
 class Input(ABC):
     """One event type: its delays, its K, and its watermark, up to which no more events are expected."""
 
-    __slots__ = ("_record", "_room", "evidence", "floats", "ints", "name", "rank", "record")
+    __slots__ = ("_record", "_room", "event_type", "evidence", "floats", "ints", "name", "rank", "record")
 
-    def __init__(self, name: str, rank: int, evidence: Evidence) -> None:
+    def __init__(self, name: str, rank: int, evidence: Evidence, event_type: str | None = None) -> None:
         self.name = name
+        #: The type of the events: the name, unless this is a part of a type (``Hierarchy.in_parts``).
+        self.event_type = event_type or name
         self.rank = rank  # among all types, by name: part of the total order; changes when types are added
         self.evidence = evidence
         self.ints, self.floats = self._empty_delays()
@@ -221,7 +223,7 @@ class SensorInput(Input):
 
     def __init__(
         self, name: str, rank: int, evidence: Evidence, is_clock: bool, startup: StartupEstimator | None = None,
-        declared: int = 0,
+        declared: int = 0, event_type: str | None = None,
     ) -> None:  # fmt: skip
         self.tracks = evidence.late_target is not None
         self._rules = evidence.rules(is_clock, declared)
@@ -230,7 +232,7 @@ class SensorInput(Input):
         if self._declared:
             self.readiness, self.readiness_tree = readiness.with_room(_NO_SOURCES, 0, self._declared)
         self._readiness_rows = 0  # rows of sources that are known
-        super().__init__(name, rank, evidence)
+        super().__init__(name, rank, evidence, event_type)
         self._record[records.RULES] = address_of(self._rules)
         self.is_clock = is_clock
         #: With a source's slot it identifies the source to the clock; the same in every engine.
@@ -337,7 +339,7 @@ class SensorInput(Input):
         if rows.events is not None:
             events: list[Event] = rows.events[start:stop].tolist()
             return events
-        return Batch(self.name, rows.ts, rows.slots, rows.seq, rows.columns, self.sources.names, start, stop)
+        return Batch(self.event_type, rows.ts, rows.slots, rows.seq, rows.columns, self.sources.names, start, stop)
 
     def store(
         self,
@@ -353,7 +355,7 @@ class SensorInput(Input):
         shared = self.shared_rows
         if len(shared) and (shared.events is None) != (events is None):
             if events is None:
-                batch = Batch(self.name, ts, slots, seq, columns, self.sources.names)
+                batch = Batch(self.event_type, ts, slots, seq, columns, self.sources.names)
                 columns, fields, events = {}, (), object_column(list(batch))
             else:
                 shared.use_events(object_column(list(self.rows(0, len(shared)))))
@@ -532,7 +534,7 @@ class SensorInput(Input):
         numbers = zip(rows.ts.tolist(), rows.slots.tolist(), rows.seq.tolist(), strict=True)
         for event, (ts, slot, seq) in zip(() if rows.events is None else rows.events, numbers, strict=False):
             own = type(event) is Event and (event.type, event.ts, event.source, event.seq)
-            if own != (self.name, ts, names[slot], None if seq == NO_SEQ else seq):
+            if own != (self.event_type, ts, names[slot], None if seq == NO_SEQ else seq):
                 raise checked.wrong(f"{what}.rows", "hold an item that is not the event of its row")
 
     def _restore_delays(self, state: dict[str, Any], what: str) -> None:

@@ -95,7 +95,7 @@ class ReorderBuffer:
 
     def sorts(self, input: Input) -> bool:
         """Whether events of this input are ordered here."""
-        return input.name not in self.unsorted
+        return input.event_type not in self.unsorted
 
     def entry(self, event: Event, position: int) -> Entry:
         """The entry of an event."""
@@ -135,7 +135,7 @@ class ReorderBuffer:
 
     def ranks_of(self, entries: list[Entry]) -> list[int]:
         """The rank of each entry's type among all types."""
-        rank_of = {input.name: input.rank for input in self.inputs}
+        rank_of = {input.event_type: input.rank for input in self.inputs}
         return [rank_of[entry.type] for entry in entries]
 
     def next_watermark(self) -> int:
@@ -329,7 +329,7 @@ class ReorderBuffer:
             setattr(self, field, checked.number(state, what, field))
         self.wait_sum = checked.number(state, what, "wait_sum", 0, 2**200)
         self.joined_at = checked.number(state, what, "joined_at", 0) if "joined_at" in state else 0
-        types = frozenset(input.name for input in self.inputs)
+        types = frozenset(input.event_type for input in self.inputs)
         heap, overdue = (
             [self._restored(item, f"{what}.{name}", types, arrivals) for item in checked.items(state, what, name)]
             for name in ("heap", "overdue")

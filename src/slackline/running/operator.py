@@ -226,7 +226,7 @@ class Operator:
 
     def restore_deferred(self, state: Any) -> None:
         """Restore deferred rows from a checkpoint."""
-        self.deferred.restore(state, frozenset(input.name for input in self.buffer.inputs))
+        self.deferred.restore(state, frozenset(input.event_type for input in self.buffer.inputs))
         self.may_defer |= len(self.deferred) > 0
 
     def waiting(self) -> list[Event]:

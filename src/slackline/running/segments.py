@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from slackline.core.batch import Batch, Ints, Rows
-from slackline.core.event import Event
+from slackline.core.event import Event, Source
 from slackline.core.merged_batch import MergedBatch, parts_of
+from slackline.ordering.sources import source_key, total_order
 
 
 def sliced(rows: Rows, positions: Ints | None, start: int, stop: int) -> tuple[Rows, Ints | None]:
@@ -51,13 +52,14 @@ class Segment:
     ranks: Ints
     order: Ints
     positions: Ints | None = None  # arrival positions, where known
+    rank: int | None = None  # of the type, where all rows are of one
 
 
 def segment_of(kind: int, rows: Rows, rank: int, ts: Ints, at: Ints, positions: Ints | None = None) -> Segment:
     """Rows of one type as a segment."""
     # Unsorted events of one position keep their arrival order, regardless of event time.
     order = np.zeros_like(ts) if kind == UNSORTED else ts
-    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, positions)
+    return Segment(kind, rows, ts, at, np.full(len(at), rank, dtype=np.int64), order, positions, rank)
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ def merged(segments: list[Segment], as_events: bool = False, as_batch: bool = Fa
 
     ``as_events``: the detector takes no batches, so that all rows become one piece; ``as_batch``: it takes merged ones.
     """
+    segments = parts_joined(segments)
     if len(segments) == 1:
         (one,) = segments
         kinds = np.full(len(one.at), one.kind, dtype=np.int64)
@@ -104,6 +107,67 @@ def merged(segments: list[Segment], as_events: bool = False, as_batch: bool = Fa
     else:
         pieces = [Piece(Interleaved(segments, order), None)] if as_events else _pieces(segments, order)
     return DueRows(pieces, ts.take(order), at.take(order), kinds.take(order))
+
+
+def parts_joined(segments: list[Segment]) -> list[Segment]:
+    """The segments, with those in order that are parts of one type as one: they are in the order of sources, too."""
+    if len(segments) == 1:
+        return segments
+    by_rank: dict[int, list[Segment]] = {}
+    for segment in segments:
+        if segment.rank is not None and segment.kind == IN_ORDER:
+            by_rank.setdefault(segment.rank, []).append(segment)
+    if all(len(parts) == 1 for parts in by_rank.values()):
+        return segments
+    rest = [segment for segment in segments if segment.rank is None or segment.kind != IN_ORDER]
+    return [_joined(parts) if len(parts) > 1 else parts[0] for parts in by_rank.values()] + rest
+
+
+def _joined(parts: list[Segment]) -> Segment:
+    first = parts[0]
+    ts = np.concatenate([part.ts for part in parts])
+    batches = [part.rows for part in parts if isinstance(part.rows, Batch)]
+    rows: Rows
+    if len(batches) == len(parts):
+        whole = Batch.joined(numbered_alike(batches))
+        order = _order(ts, *whole.sources, whole.seq)
+        rows = whole.take(order)
+    else:
+        events = [event for part in parts for event in part.rows]
+        order = np.array(sorted(range(len(events)), key=lambda row: total_order(events[row])), dtype=np.int64)
+        rows = [events[row] for row in order.tolist()]
+    at = np.concatenate([part.at for part in parts]).take(order)
+    known = [part.positions for part in parts if part.positions is not None]
+    positions = np.concatenate(known).take(order) if len(known) == len(parts) else None
+    ts = ts.take(order)
+    return Segment(first.kind, rows, ts, at, np.concatenate([part.ranks for part in parts]), ts, positions, first.rank)
+
+
+def numbered_alike(batches: Sequence[Batch]) -> list[Batch]:
+    """The batches, with their sources numbered alike."""
+    numbers: dict[Source, int] = {}
+    slots = []
+    for batch in batches:
+        own, names = batch.sources
+        used, which = np.unique(own, return_inverse=True)
+        shared = [numbers.setdefault(names[slot], len(numbers)) for slot in used.tolist()]
+        slots.append(np.array(shared, dtype=np.int64)[which])
+    names = list(numbers)
+    return [
+        Batch(batch.type, batch.ts, own, batch.seq, {field: batch[field] for field in batch.fields}, names)
+        for batch, own in zip(batches, slots, strict=True)
+    ]
+
+
+def _order(ts: Ints, slots: Ints, names: Sequence[Source], seq: Ints) -> Ints:
+    """The order by time stamp, source, sequence number."""
+    order = np.argsort(ts, kind="stable")
+    ordered = ts.take(order)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return order
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[sorted(range(len(names)), key=[source_key(name) for name in names].__getitem__)] = np.arange(len(names))
+    return np.lexsort((seq, ranks.take(slots), ts))
 
 
 class Interleaved(Sequence[Event]):

@@ -179,7 +179,7 @@ reason="field 'ts', the event time, is missing", record='{"van":"b"}')])
         #: How the unit was found: notes and warnings for people. None before the first records.
         self.choice: UnitChoice | None = None
         self._by_source = hierarchy is None
-        kinds = hierarchy.sensor_types if hierarchy is not None else ()
+        kinds = hierarchy.entering if hierarchy is not None else ()
         #: The type of records that name none.
         self._only_type = kinds[0] if len(kinds) == 1 else None
         self._columns: list[str] = []  # of the first batch

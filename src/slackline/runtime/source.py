@@ -34,6 +34,8 @@ class Source(ABC):
     ``live``     whether records are delivered as they happen. Only then is the arrival time evidence of delays.
     ``multiplexed``  whether the records are of several streams, each of which delivers in order and is named by the
                  source of its records. A :class:`~slackline.runtime.Junction` takes any other source as one stream.
+    ``partitioned``  whether the records are of several partitions, and a batch of one. When they are read again, those
+                 of each follow in the same order, but which partition the next batch is of may differ.
     ``bounded``  whether the source ends by itself. Several bounded sources are merged by event time; all others are
                  read side by side, as they deliver.
 
@@ -55,6 +57,7 @@ class Source(ABC):
     live: bool = False
     bounded: bool = False
     multiplexed: bool = False
+    partitioned: bool = False
 
     @abstractmethod
     def batches(self) -> AsyncIterator[Records]:
@@ -77,6 +80,13 @@ class Source(ABC):
         The same records must follow in the same order; where batches end may differ.
         """
         raise StateError(f"source {self.name!r} returned the position {position!r} but does not implement seek().")
+
+    def take_part(self, part: int, parts: int) -> None:
+        """Deliver only the partitions whose number modulo ``parts`` is ``part``: other nodes read the others.
+
+        Called before :meth:`seek`, if the source is ``partitioned``.
+        """
+        raise NotImplementedError
 
     def describe(self) -> str:
         """What the source is, in a few words, for the plan of a run."""

@@ -35,7 +35,10 @@ from slackline.spark.tasks import SparkTasks, absolute, check_slots, host_of
 #: Seconds between two looks at the lease, and at the request to stop.
 LOOK = 0.5
 #: Options of a node that the cluster sets.
-_OWN = ("app", "name", "inputs", "listen", "join", "run", "ingress", "folder", "shared_folder", "to", "tls", "stays")
+_OWN = (
+    "app", "name", "inputs", "listen", "join", "run", "ingress", "parts", "folder", "shared_folder", "to", "tls",
+    "stays",
+)  # fmt: skip
 
 logger = logging.getLogger("slackline.cluster")
 
@@ -69,7 +72,9 @@ def cluster(
                     and checkpoints by node. The same call resumes from there.
     ``sink``        URL of a topic or server that gets the records, too: at least once, with ids by which to drop
                     repeats.
-    ``ingress``     sensor types by node that enter there. Default: all, at the first node.
+    ``ingress``     sensor types by node that enter there. Default: all, at the first node. A type may enter in parts,
+                    numbered from 0: ``{"n1": ["reading/0"], "n2": ["reading/1"]}``. Of a topic of Kafka each part is
+                    a share of the partitions, of other input the rows of some sources.
     ``stays``       detectors that are not to be migrated by placement.
     ``tls``         files of a certificate, its key, and the authority, on the driver and on executors; required unless
                     all run on this machine.
@@ -93,11 +98,13 @@ def cluster(
     hierarchy, _ = load_application(app, Path(sources[0]) if is_path else None)
     placed = _placed(nodes, hierarchy)
     entering = {next(iter(placed)): list(hierarchy.sensor_types)} if ingress is None else dict(ingress)
-    _check_nodes(hierarchy, placed, entering)
+    parts = _parts_in(hierarchy, entering)
+    _check_nodes(hierarchy.in_parts(parts), placed, entering)
     folder = Store.of(str(checkpoint) if scheme_of(str(checkpoint)) else Path(checkpoint).resolve())
     described = [
         NodeOptions(
             app=app, name=name, inputs=sources, run=list(detectors), ingress=list(entering.get(name, ())),
+            parts=parts,
             shared_folder=str(folder), to=sink, tls=[str(Path(each).resolve()) for each in tls],
             stays=[each for each in stays if each in detectors], **options,
         )
@@ -293,6 +300,16 @@ def _placed(nodes: int | Names, hierarchy: Hierarchy) -> dict[str, list[str]]:
     ordered = sorted(hierarchy.names, key=hierarchy.levels.__getitem__)
     ends = [round(len(ordered) * at / nodes) for at in range(nodes + 1)]
     return {f"n{at + 1}": ordered[ends[at] : ends[at + 1]] for at in range(nodes)}
+
+
+def _parts_in(hierarchy: Hierarchy, entering: Names) -> dict[str, int]:
+    """By sensor type that enters in parts, how many: up to the last that is named."""
+    found: dict[str, int] = {}
+    for name in [each for some in entering.values() for each in some]:
+        kind, _, number = name.rpartition("/")
+        if name not in hierarchy.sensor_types and kind in hierarchy.sensor_types and number.isdecimal():
+            found[kind] = max(found.get(kind, 2), int(number) + 1)
+    return found
 
 
 def _check_nodes(hierarchy: Hierarchy, placed: Names, entering: Names) -> None:

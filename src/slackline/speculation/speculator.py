@@ -275,7 +275,7 @@ def _stored(
     rows, ts, positions = buffer.rows_between(input, buffer.watermark, limit)
     if not len(ts):
         return
-    if any(entry.type == input.name for entry in buffer.heap):  # the heap holds events of the same type
+    if any(entry.type == input.event_type for entry in buffer.heap):  # the heap holds events of the same type
         entries += [buffer.entry(event, at) for event, at in zip(rows, positions.tolist(), strict=True)]
         return
     segments.append(segment_of(IN_ORDER, rows, input.rank, ts, np.zeros_like(ts), positions.copy()))

@@ -6,11 +6,12 @@ import pytest
 from tests.unit.cluster.fake import run, until
 
 from slackline.cluster import ingress as ingress_module
-from slackline.cluster.ingress import MAX_ROWS, STEP, Ingress, TablesSource
+from slackline.cluster.ingress import MAX_ROWS, STEP, Ingress, Part, TablesSource, part_of
 from slackline.connectors.files import FileSource
 from slackline.core.detector import Detector
 from slackline.core.errors import ConfigError, StateError
 from slackline.core.hierarchy import Hierarchy
+from slackline.core.types import EventType
 from slackline.runtime.forms import events_of
 from slackline.runtime.schema import Decoder, RecordSchema
 from slackline.runtime.source import Source, SourceError
@@ -308,3 +309,108 @@ def test_on_shutdown_what_cannot_be_read_again_is_taken(tmp_path):
         await ingress.close()
 
     run(work())
+
+
+# Parts.
+
+
+class InTwo(Detector):
+    listens = (EventType("door", source="place", x=float), "a", "b")
+
+    def on_event(self, event): ...
+
+
+IN_PARTS = Hierarchy([InTwo()], clock="a").in_parts({"a": 2, "door": 2})
+SOURCES = [f"s{i}" for i in range(9)]
+
+
+def of_part(number, ingress=("a",)):
+    return Part.of(IN_PARTS, [f"{kind}/{number}" for kind in ingress])
+
+
+@pytest.mark.parametrize("form", ["events", "tables", "dictionary"])
+def test_of_input_without_partitions_each_part_has_the_rows_of_some_sources(form):
+    def made(number):
+        rows = [{"type": "a", "ts": ts, "source": SOURCES[ts % 9]} for ts in range(90)]
+        if form == "events":
+            return of_sources([Records("r", rows)], part=of_part(number))
+        names = pa.array([row["source"] for row in rows])
+        names = names.dictionary_encode() if form == "dictionary" else names
+        return of_tables(table([row["ts"] for row in rows], source=names), part=of_part(number))
+
+    async def work():
+        halves = [(await read(made(number))).take(0.0) for number in (0, 1)]
+        first, second = (rows_of(half) for half in halves)
+        assert sorted(event.ts for event in (*first, *second)) == list(range(90))
+        sources = [{event.source for event in half} for half in (first, second)]
+        assert not sources[0] & sources[1] and all(sources)
+        assert all(part_of(event.source, 2) == 1 for event in second)
+
+    run(work())
+
+
+def test_rows_without_a_source_and_bad_records_are_of_one_part():
+    async def work():
+        for number, rows, wrong in ((0, [1, 2], 1), (1, [], 0)):
+            records = Records("r", [{"type": "a", "ts": 1}, {"type": "a", "ts": 2}, {}])
+            found = (await read(of_sources([records], part=of_part(number)))).take(0.0)
+            assert (ts_of(found), len(found.bad)) == (rows, wrong)
+
+    run(work())
+
+
+def test_the_source_of_a_row_may_be_in_a_column_that_its_type_declares():
+    async def work():
+        ts, kinds = list(range(20)), ["a", "door"] * 10
+        columns = {"type": kinds, "place": [SOURCES[at % 7] for at in ts], "source": [SOURCES[at % 5] for at in ts]}
+        seen = []
+        for number in (0, 1):
+            found = (await read(of_tables(table(ts, **columns), part=of_part(number, ("a", "door"))))).take(0.0)
+            for row in found.rows.to_pylist():
+                seen.append(row["ts"])
+                assert part_of(row["place" if row["type"] == "door" else "source"], 2) == number
+        assert sorted(seen) == ts
+
+    run(work())
+
+
+class Partitioned(Records):
+    partitioned = True
+    taken = None
+
+    def take_part(self, part, parts):
+        self.taken = part, parts
+
+    def position(self):
+        return 0
+
+
+def test_a_source_with_partitions_reads_its_share_of_them():
+    async def work():
+        source = Partitioned("topic", [{"type": "a", "ts": ts, "source": SOURCES[ts]} for ts in range(9)])
+        found = (await read(of_sources([source], part=of_part(1)))).take(0.0)
+        assert source.taken == (1, 2) and len(found.rows) == 9
+        with pytest.raises(ConfigError, match="topic has partitions, and the other input has none"):
+            of_sources([source, Records("r")], part=of_part(1))
+
+    run(work())
+
+
+def test_batches_of_a_source_with_partitions_are_taken_as_a_whole():
+    """The checkpoint's position is between them: which partition follows after a restart is not certain."""
+
+    async def work():
+        batches = [[{"type": "a", "ts": ts} for ts in range(size)] for size in (3_000, 4_000, 100, 4_096)]
+        ingress = await read(of_sources([Partitioned("topic", *batches)]))
+        assert taken(ingress, 0.0, 0.0, 0.0) == [3_000, 4_100, 4_096]
+
+    run(work())
+
+
+def test_parts_that_cannot_enter_at_one_node_are_refused():
+    assert Part.of(IN_PARTS, ["b"]) is None and Part.of(IN_PARTS, []) is None
+    with pytest.raises(ConfigError, match="--ingress a/0,a/1: several parts"):
+        Part.of(IN_PARTS, ["a/0", "a/1"])
+    for other in ("door/0", "b"):
+        with pytest.raises(ConfigError, match="a node reads the same share of all its input"):
+            Part.of(IN_PARTS, ["a/1", other])

@@ -16,7 +16,7 @@ USERS = (
 )
 HOSTS = (
     "default_slack pooled_estimators use_pool progress_updates receive end detach attach worked end_types "
-    "copy detach_copied receiver stats"
+    "copy detach_copied receiver stats follow"
 )
 
 

@@ -134,7 +134,10 @@ class Directory:
                 )
             both = sorted(set(ingress) & set(self.ingress.get(other, ())))
             if both:
-                return f"{node!r} claims the ingress of {both}, which enter at {other!r}; a sensor type has one ingress"
+                return (
+                    f"{node!r} claims the ingress of {both}, which enter at {other!r}; a sensor type, or a part of "
+                    f"one, has one ingress"
+                )
         return None
 
     def claimed(self, runs: Iterable[str], peers: Iterable[str]) -> tuple[str, str] | None:
@@ -192,7 +195,8 @@ def master_of(nodes: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
-    """A short digest of how the detectors are connected, of their code, and of the engine's options.
+    """A short digest of how the detectors are connected, of their code, and of the engine's options; then the number of
+    parts of each sensor type that enters in parts.
 
     >>> from slackline.core.detector import Detector
     >>> class Twice(Detector):
@@ -203,13 +207,14 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
     >>> one == fingerprint(Hierarchy([Twice()], clock="a"), {"policy": "slack"}), len(one)
     (False, 16)
     """
+    whole = hierarchy.event_types
     described = {
-        "clock": [hierarchy.clock, hierarchy.clock_aids],
-        "types": sorted(repr(kind) for kind in hierarchy.types.values()),
+        "clock": [whole(hierarchy.clock), whole(hierarchy.clock_aids)],
+        "types": sorted(repr(kind) for name, kind in hierarchy.types.items() if name == hierarchy.event_type(name)),
         "detectors": {
             name: [
-                f"{kind.__module__}.{kind.__qualname__}", _source(kind), hierarchy.listens[name],
-                hierarchy.published(name), hierarchy.unsorted[name], hierarchy.reliable[name],
+                f"{kind.__module__}.{kind.__qualname__}", _source(kind), whole(hierarchy.listens[name]),
+                hierarchy.published(name), whole(hierarchy.unsorted[name]), whole(hierarchy.reliable[name]),
                 hierarchy.max_backdate[name],
             ]
             for name, kind in hierarchy.classes.items()
@@ -217,7 +222,8 @@ def fingerprint(hierarchy: Hierarchy, options: Mapping[str, Any]) -> str:
         # Deferral may differ from node to node.
         "options": {name: repr(value) for name, value in sorted(options.items()) if name != "pause"},
     }  # fmt: skip
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    return " ".join([digest, *(f"{kind}={parts}" for kind, parts in sorted(hierarchy.parts.items()))])
 
 
 @lru_cache(maxsize=1000)

@@ -90,6 +90,7 @@ from slackline.cluster.protocol.messages import (
 from slackline.cluster.protocol.pubsub import DecodedSegment, Publisher, PubSub, SubscriptionOptions, decoded
 from slackline.cluster.protocol.state_transfer import StateReceiver, StateSender
 from slackline.core.errors import BufferLimitError, ConfigError, StateError, UnsupportedStateError
+from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, ProgressUpdate
 from slackline.core.time import NEVER
 from slackline.engine import Engine
@@ -200,11 +201,11 @@ def missed_inputs(state: DetectorState, inputs: Inputs) -> list[ProgressUpdate]:
     ]
 
 
-def fault_of(state: DetectorState, inputs: Iterable[str], published: Iterable[str]) -> str | None:
-    """What is wrong with the state of a detector with these inputs and publications; None if nothing is."""
+def fault_of(state: DetectorState, inputs: Iterable[str], hierarchy: Hierarchy) -> str | None:
+    """What is wrong with the state of a detector with these inputs; None if nothing is."""
     if set(state.positions) != set(inputs):
         return "positions of other inputs than it has"
-    if set(state.publications) != set(published):
+    if set(state.publications) != set(hierarchy.published(state.detector)):
         return "other publications than it has"
     for kind, publication in state.publications.items():
         offset = publication.retained[0].first if publication.retained else publication.next
@@ -212,7 +213,7 @@ def fault_of(state: DetectorState, inputs: Iterable[str], published: Iterable[st
             if segment.type != kind or segment.first != offset or segment.count < 1:
                 return f"events of type {kind!r} that are not in order"
             try:
-                decoded(segment, True)
+                decoded(segment, hierarchy)
             except ProtocolError as error:
                 return f"events that cannot be read: {error}"
             offset += segment.count
@@ -374,7 +375,7 @@ class Migrations:
         if body.state:
             incoming.received.add(StateChunk(body.detector, 0, body.state, STATE))
         incoming.received.number = body.copy
-        fault = fault_of(body, incoming.direct_from, self.engine.hierarchy.published(body.detector))
+        fault = fault_of(body, incoming.direct_from, self.engine.hierarchy)
         if fault is not None:
             self._fail(incoming, f"{source!r} sent it with {fault}")
             return
@@ -526,7 +527,8 @@ class Migrations:
         subscription = self.pubsub.subscriptions.get(kind)
         if subscription is None or subscription.progress_only:
             return []
-        segments = [*subscription.pending.values(), *(decoded(segment, True) for segment in publication.retained)]
+        retained = [decoded(segment, self.engine.hierarchy) for segment in publication.retained]
+        segments = [*subscription.pending.values(), *retained]
         if subscription.next:
             rest = list(in_order(segments, subscription.next))
             subscription.next = max(subscription.next, publication.next)

@@ -34,6 +34,7 @@ from slackline.core.errors import BufferLimitError, ConfigError, StateError
 from slackline.core.event import Event
 from slackline.core.hierarchy import Hierarchy
 from slackline.core.outcome import Output, ProgressUpdate
+from slackline.core.time import NEVER
 from slackline.engine import Engine
 
 #: The time between checkpoints is at least so many times as long as making the last one took.
@@ -94,7 +95,8 @@ class Node:
     """Some detectors of a hierarchy, which run together with those of other nodes.
 
     ``identity``    a random number: it tells two nodes of the same name apart.
-    ``ingress``     the sensor types that enter here, by :meth:`push`.
+    ``ingress``     the sensor types that enter here, by :meth:`push`. Of a type that enters the cluster in parts
+                    (:meth:`Hierarchy.in_parts`, the same on all nodes) at most one: ``reading/0``.
     ``detectors``   those that run here at first.
     ``application`` where every node loads the application from, such as ``my_app:hierarchy``.
     ``address``     where other nodes reach the host of this one.
@@ -167,6 +169,12 @@ class Node:
         )  # fmt: skip
         # Whether lateness here depends on stream time that other nodes send.
         self._remote_clock = options["policy"] in ("auto", "ready") and not set(engine.hierarchy.clock) <= set(ingress)
+        # Whether stream time is that of the parts which enter here, and when some of them were last pushed.
+        types = engine.hierarchy.event_types
+        whole = set(engine.hierarchy.clock) <= set(ingress)
+        self._has_clock_part = not whole and set(types(engine.hierarchy.clock)) <= set(types(ingress))
+        self._pushed_at: float | None = None
+        self._followed = NEVER
         self._arrivals: list[tuple[list[Event] | pa.Table, Any]] = []
         self._is_unrepeatable = False  # whether some of them cannot be pushed again after a crash, at the same time
         self._input_ended = self._end_pushed = False
@@ -190,6 +198,8 @@ class Node:
         if not isinstance(arrivals, pa.Table):
             arrivals = [arrivals] if isinstance(arrivals, Event) else list(arrivals)
         self._arrivals.append((arrivals, wall))
+        if len(arrivals):
+            self._pushed_at = now
 
     def end(self, now: float) -> None:
         """The local input has ended."""
@@ -314,6 +324,17 @@ class Node:
             self._end_pushed = True
             self._collect(lambda: self._engine.host.end(self._ingress))
 
+    def _follow_if_idle(self, now: float) -> None:
+        """Where nothing of a part of the clock has arrived for long, stream time follows that of the other parts."""
+        if not self._has_clock_part or self._end_pushed:
+            return
+        if self._pushed_at is None or self.is_full or not self.is_ready:
+            self._pushed_at = now
+        elif now - self._pushed_at >= self.settings.idle_timeout and self._protocol.clk > self._followed:
+            self._followed = self._protocol.clk
+            self._collect(lambda: self._engine.host.follow(self._followed))
+            self._migrations.checkpoint_required = True  # before that is published: what is late is decided once
+
     def _blocking_types(self) -> set[str]:
         """The types for which buffered events wait."""
         waits = [each["waits_for"] for each in self._engine.host.stats()["detectors"].values()]
@@ -359,6 +380,7 @@ class Node:
         if not due:
             return
         self._heartbeat_at = now + self.settings.heartbeat_interval
+        self._follow_if_idle(now)
         metrics, peers = self._metrics(), self._membership.connected()
         brief = {name: value for name, value in metrics.items() if name != "round_trips"}
         every = 1 + len(peers) // ROUND_TRIPS
@@ -594,8 +616,7 @@ class Node:
         for one in saved.outgoing:
             outgoing = OutgoingMigration(one.target, one.state, one.direct_from, is_done=one.is_done)
             for segment in one.inputs:
-                derived = segment.type in pubsub.hierarchy.publisher
-                outgoing.inputs.setdefault(segment.type, []).append(decoded(segment, derived))
+                outgoing.inputs.setdefault(segment.type, []).append(decoded(segment, pubsub.hierarchy))
             self._migrations.outgoing[one.state.detector] = outgoing
             for kind in one.state.publications:
                 if kind in pubsub.subscriptions and not one.is_done:

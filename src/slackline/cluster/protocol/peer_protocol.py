@@ -137,6 +137,12 @@ class PeerProtocol:
         info = self.info
         if hello.application != info.application:
             return Objection(f"{sender!r} runs {hello.application!r}, {info.name!r} runs {info.application!r}")
+        (theirs, _, their_parts), (ours, _, our_parts) = (each.fingerprint.partition(" ") for each in (hello, info))
+        if theirs == ours and their_parts != our_parts:
+            return Objection(
+                f"{sender!r} was started with the parts {their_parts or '(none)'}, and {info.name!r} with "
+                f"{our_parts or '(none)'}: give all nodes the same --parts"
+            )
         if hello.fingerprint != info.fingerprint:
             return Objection(
                 f"{sender!r} has another version of the application (fingerprint {hello.fingerprint}, on {info.name!r} "

@@ -90,12 +90,13 @@ class DecodedSegment(NamedTuple):
         return DecodedSegment(first, self.update._replace(events=part), self.segment)
 
 
-def decoded(segment: Segment, derived: bool) -> DecodedSegment:
-    """A segment with its events, or a ProtocolError. ``derived``: a detector publishes the type."""
-    read = wire.unpacked_events if derived else wire.unpacked
+def decoded(segment: Segment, hierarchy: Hierarchy) -> DecodedSegment:
+    """A segment with its events, or a ProtocolError."""
+    read = wire.unpacked_events if segment.type in hierarchy.publisher else wire.unpacked
+    events = read(hierarchy.event_type(segment.type), segment.events, segment.count)
     update = ProgressUpdate(
-        segment.type, read(segment.type, segment.events, segment.count), tuple(segment.warnings), segment.watermark,
-        segment.max_backdate, segment.clk, segment.K, segment.default_slack,
+        segment.type, events, tuple(segment.warnings), segment.watermark, segment.max_backdate, segment.clk, segment.K,
+        segment.default_slack,
     )  # fmt: skip
     return DecodedSegment(segment.first, update, segment)
 
@@ -571,10 +572,9 @@ class PubSub:
         """Decode segments, and give them to their subscriptions. A ProtocolError is raised before anything changes."""
         read = []
         for segment in segments:
-            derived = segment.type in self.hierarchy.publisher
-            if not derived and segment.type not in self.hierarchy.sensor_types:
+            if segment.type not in self._level:
                 raise ProtocolError(f"events of type {segment.type!r}, which the application does not know.")
-            read.append(decoded(segment, derived))
+            read.append(decoded(segment, self.hierarchy))
         for each in read:
             subscription = self.subscriptions.get(each.segment.type)
             if subscription is not None:

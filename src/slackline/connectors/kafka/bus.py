@@ -91,7 +91,8 @@ class _Writer:
 class KafkaBus:
     """The logs of a node's types, at a broker.
 
-    ``address``    ``kafka://HOST:PORT/PREFIX``: the topics are ``PREFIX.TYPE``, and are created.
+    ``address``    ``kafka://HOST:PORT/PREFIX``: the topics are ``PREFIX.TYPE``, of a part ``PREFIX.TYPE.PART``, and
+                   are created.
     ``types``      the types that nodes read; ``publisher``: the detectors that publish some of them.
     ``client``     properties of librdkafka.
     """
@@ -104,8 +105,10 @@ class KafkaBus:
         client: Mapping[str, str] | None,
     ) -> None:
         self._prefix = address.topic
-        self._topics = {kind: check_topic(f"{address.topic}.{kind}") for kind in types}
+        self._topics = {kind: check_topic(f"{address.topic}.{kind.replace('/', '.')}") for kind in types}
         self._types = {topic: kind for kind, topic in self._topics.items()}
+        if len(self._types) < len(self._topics):
+            raise ConfigError(f"two of the types {sorted(self._topics)} would have the same topic; rename one.")
         self._publisher = publisher
         self._closed = threading.Event()
         self._brokers = Brokers(address.brokers, "slackline-bus", client, self._closed.is_set)

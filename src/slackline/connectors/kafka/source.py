@@ -117,7 +117,7 @@ class TopicConsumer:
 
 
 class KafkaSource(Source):
-    """Reads all partitions of a topic, each in order; between partitions there is none.
+    """Reads all partitions of a topic, or a share of them, each in order; between partitions there is none.
 
     ``address``  ``kafka://HOST:PORT/TOPIC``; the topic must exist. Partitions that are added later are not read.
     ``schema``   the format of the messages; where its key is ``key`` and records have no such field, the message's own
@@ -129,7 +129,7 @@ class KafkaSource(Source):
     The position is the next offset of each partition; inside a message of many rows, the offset and the next row.
     """
 
-    live, bounded = True, False
+    live, bounded, partitioned = True, False, True
 
     def __init__(
         self,
@@ -148,6 +148,7 @@ class KafkaSource(Source):
         self._reader = MessageReader.of(schema)
         self._tables = schema.format == "arrow"
         self._position: dict[str, int | list[int]] = {}
+        self._part, self._parts = 0, 1
         self._closed = threading.Event()
         self._brokers = Brokers(self._address.brokers, "slackline", client, self._closed.is_set)
 
@@ -160,10 +161,19 @@ class KafkaSource(Source):
     def describe(self) -> str:
         return f"topic of Kafka at {self._address.brokers}"
 
+    def take_part(self, part: int, parts: int) -> None:
+        self._part, self._parts = part, parts
+
     def position(self) -> dict[str, int | list[int]]:
         return dict(self._position)
 
     def seek(self, position: Any) -> None:
+        others = [number for number in position if int(number) % self._parts != self._part]
+        if others:
+            raise StateError(
+                f"the checkpoint has positions in the partitions {', '.join(others)} of {self._address.topic!r}, which "
+                f"part {self._part} of {self._parts} does not have. Give the parts as they were, or start anew."
+            )
         self._position = dict(position)
 
     async def close(self) -> None:
@@ -190,8 +200,12 @@ class KafkaSource(Source):
 
     def _assign(self, consumer: TopicConsumer) -> None:
         (partitions,) = self._brokers.require_topics(consumer.topic)
+        if partitions < self._parts:
+            raise BrokerError(
+                f"the topic {consumer.topic!r} has {partitions} partitions, too few to be read in {self._parts} parts."
+            )
         offsets = {}
-        for number in range(partitions):
+        for number in range(self._part, partitions, self._parts):
             low, high = consumer.bounds(number)
             at = self._position.setdefault(str(number), low if self._start == "earliest" else high)
             offsets[number] = at if isinstance(at, int) else at[0]
