@@ -249,7 +249,7 @@ def main(argv: list[str] | None = None) -> int:
     asked.add_argument("--seconds", type=float, default=SECONDS, help="length of the match")
     arguments = asked.parse_args(argv)
     if arguments.seconds < 6:
-        parser.error(f"--seconds {arguments.seconds:g} is too short; give at least 6")
+        asked.error(f"--seconds {arguments.seconds:g} is too short; give at least 6")
     found = run(arguments.json, arguments.seconds)
     if arguments.json:
         print(jsonlib.dumps(found, indent=2))
