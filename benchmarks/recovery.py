@@ -53,7 +53,7 @@ def _plain(n: int) -> tuple[np.random.Generator, Floats, Floats]:
     return rng, np.cumsum(rng.exponential(GAP, n)), rng.exponential(DELAY, n)
 
 
-def _ordered(ts: Floats, arrival: Any, target: float, source: Any) -> tuple[Outcome, Any, Any]:
+def _ordered(ts: Any, arrival: Any, target: float, source: Any) -> tuple[Outcome, Any, Any]:
     order = np.argsort(arrival, kind="stable")
     at = arrival[order].astype(np.int64)
     return replay(ts[order].astype(np.int64), source[order], late_target=target, arrival=at), order, at
