@@ -107,7 +107,8 @@ async def _ordered(sources: list[Source], machine: RowOrder, named: dict[str, st
         bad = [record for record in records if isinstance(record, BadRecord)]
         good = [_fields(record) for record in records if not isinstance(record, BadRecord)]
         if good and not arrived:
-            _check(good[0], named, place)
+            _check_fields(good, named, place)
+        _check_clash(good, place)
         for one in bad:
             counts["quarantine"] += 1
             shown = OrderedRow(None, None, "quarantine", None, NOT_AN_EVENT, one.reason)
@@ -134,13 +135,22 @@ def _fields(record: Any) -> dict[str, Any]:
     return dict(record)
 
 
-def _check(record: dict[str, Any], named: dict[str, str], place: str) -> None:
+def _check_fields(records: list[dict[str, Any]], named: dict[str, str], place: str) -> None:
+    """Raise SchemaError if none of the first records has a field that was named."""
+    fields = dict.fromkeys(name for record in records for name in record)
     for role, name in named.items():
-        if name not in record:
-            raise SchemaError(f"{place} has no field {name!r} for --{role}; it has {', '.join(record)}.")
-    if clash := [name for name in record if name in COLUMNS]:
-        added = ", ".join(COLUMNS)
-        raise SchemaError(f"{place}: order adds the fields {added}; records have {clash} already. Rename them first.")
+        if name not in fields:
+            raise SchemaError(f"{place} has no field {name!r} for --{role}; it has {', '.join(fields)}.")
+
+
+def _check_clash(records: list[dict[str, Any]], place: str) -> None:
+    """Raise SchemaError if a record has a field that is added."""
+    for record in records:
+        if clash := [name for name in COLUMNS if name in record]:
+            added = ", ".join(COLUMNS)
+            raise SchemaError(
+                f"{place}: order adds the fields {added}; records have {clash} already. Rename them first."
+            )
 
 
 def _line(record: dict[str, Any], row: OrderedRow) -> bytes:
