@@ -115,7 +115,7 @@ def test_where_no_node_is_nothing_can_be_asked():
     code, out, err = finished("nodes", "--at", "127.0.0.1:9")
     assert (code, out) == (1, "") and "cannot connect to a node at 127.0.0.1:9" in err
     code, _, err = finished("migrate", "High", "n1", "--at", "nowhere")
-    assert code == 2 and "is no address" in err
+    assert code == 2 and "is not an address" in err
 
 
 def test_a_second_node_of_a_name_is_turned_away(network, recording):

@@ -209,6 +209,7 @@ def test_a_sink_that_is_away_does_not_keep_it_from_stopping() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT) == 1
     assert process_log.has("stopped immediately")
+    assert process_log.has("a second signal stops at once, without waiting for the sink")
 
 
 def test_a_reader_that_has_enough_ends_it(tmp_path: Path) -> None:

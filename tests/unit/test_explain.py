@@ -262,7 +262,7 @@ def test_a_trace_of_another_application_or_version_and_a_damaged_one_are_refused
         explain(path, hierarchy()).event("kick@2")
     with pytest.raises(ConfigError, match="give TYPE@TS"):
         explain(path, hierarchy()).event("kick")
-    with pytest.raises(ConfigError, match="no event time of this stream"):
+    with pytest.raises(ConfigError, match="not an event time of this stream"):
         explain(path, hierarchy()).event("kick@²")
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b'{"slackline": "trace", "version": 99}\n')

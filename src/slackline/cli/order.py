@@ -107,7 +107,9 @@ async def _ordered(sources: list[Source], machine: RowOrder, schema: RecordSchem
         bad = [record for record in records if isinstance(record, BadRecord)]
         good = [_fields(record) for record in records if not isinstance(record, BadRecord)]
         if good and not arrived:
-            _check(good[0], schema, place)
+            fields = list(dict.fromkeys(name for record in good for name in record))
+            schema.check_fields(fields, ("ts", "source", "seq"), place)
+        _check_clash(good, place)
         for one in bad:
             counts["quarantine"] += 1
             shown = OrderedRow(None, None, "quarantine", None, NOT_AN_EVENT, one.reason)
@@ -134,11 +136,14 @@ def _fields(record: Any) -> dict[str, Any]:
     return dict(record)
 
 
-def _check(record: dict[str, Any], schema: RecordSchema, place: str) -> None:
-    schema.check_fields(list(record), ("ts", "source", "seq"), place)
-    if clash := [name for name in record if name in COLUMNS]:
-        added = ", ".join(COLUMNS)
-        raise SchemaError(f"{place}: order adds the fields {added}; records have {clash} already. Rename them first.")
+def _check_clash(records: list[dict[str, Any]], place: str) -> None:
+    """Raise SchemaError if a record has a field that is added."""
+    for record in records:
+        if clash := [name for name in COLUMNS if name in record]:
+            added = ", ".join(COLUMNS)
+            raise SchemaError(
+                f"{place}: order adds the fields {added}; records have {clash} already. Rename them first."
+            )
 
 
 def _line(record: dict[str, Any], row: OrderedRow) -> bytes:

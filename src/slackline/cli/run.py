@@ -142,7 +142,11 @@ def _until_the_end(worker: Worker) -> Metrics | None:
         def stop(number: int) -> None:
             """The first time in order, then at once."""
             asked.append(number)
-            worker.stop() if len(asked) == 1 else task.cancel()
+            if len(asked) > 1:
+                task.cancel()
+                return
+            worker.stop()
+            logger.info("a second signal stops at once, without waiting for the sink")
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)

@@ -31,12 +31,19 @@ _LINES = (
 )
 #: Client errors that are temporary: the request took too long, came too early, or there were too many.
 _TEMPORARY = {408, 425, 429}
+#: Statuses of servers that will not serve such a request: not implemented, HTTP version not supported.
+_UNSUPPORTED = {501, 505}
 _NO_CONTENT = 204
 #: Limits of the reconnection time that a server may ask for, in milliseconds.
 SHORTEST, LONGEST = 10, 60_000
 #: Names and values of headers. In a value there may be spaces, but not at its ends.
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[^\x00-\x20\x7f]+([ \t]+[^\x00-\x20\x7f]+)*")
+
+
+def _is_temporary(status: int) -> bool:
+    """Whether a request with this status may succeed later."""
+    return status in _TEMPORARY or (status >= 500 and status not in _UNSUPPORTED)
 
 
 class HttpSource(Source):
@@ -48,9 +55,9 @@ class HttpSource(Source):
     ``headers``  sent with each request, e.g. for authorization.
     ``timeout``  seconds without data after which the connection is considered lost; None: never.
 
-    A refused, lost or silent connection and a response with status 5xx, 408, 425 or 429 are retried after 0.5 s, 1 s,
-    2 s and so on up to 30 s (or from the time in the server's ``retry:``). Any other 4xx is final. The source ends with
-    the last JSON line, and with status 204.
+    A refused, lost or silent connection and a response with status 5xx (but 501 and 505), 408, 425 or 429 are retried
+    after 0.5 s, 1 s, 2 s and so on up to 30 s (or from the time in the server's ``retry:``). Any other error status is
+    final. The source ends with the last JSON line, and with status 204.
 
     The position is the id of the last server-sent event: reconnected or resumed, the source sends it as
     ``Last-Event-ID``. JSON lines have no position: what the server sends after a reconnect is read as new.
@@ -141,7 +148,7 @@ class HttpSource(Source):
         status = response.status_code
         if status == _NO_CONTENT:
             return False
-        if status >= 500 or status in _TEMPORARY:
+        if _is_temporary(status):
             raise _TemporaryError(f"the server answered {status} {response.reason_phrase}")
         if status != 200:
             raise SourceError(
@@ -238,8 +245,8 @@ class ServerSentEvents:
 class HttpSink(Sink):
     """Sends records to a web server: POST of JSON lines (``application/x-ndjson``), many in one request.
 
-    A status of 2xx acknowledges a request. A failed connection and a status of 5xx, 408, 425 or 429 are retried after
-    0.5 s, 1 s, 2 s and so on up to 30 s, so delivery is at least once; any other status is final.
+    A status of 2xx acknowledges a request. A failed connection and a status of 5xx (but 501 and 505), 408, 425 or 429
+    are retried after 0.5 s, 1 s, 2 s and so on up to 30 s, so delivery is at least once; any other status is final.
     """
 
     def __init__(self, url: str, timeout: float = 30.0, *, sleep: Sleep = asyncio.sleep) -> None:
@@ -259,7 +266,7 @@ class HttpSink(Sink):
                 if response.is_success:
                     self._backoff.succeeded()
                     return
-                if response.status_code < 500 and response.status_code not in _TEMPORARY:
+                if not _is_temporary(response.status_code):
                     raise SinkError(f"{self._url} answered {status} to a POST; retrying would not help. Check the URL.")
                 why = f"the server answered {status}"
             except httpx.TransportError as error:

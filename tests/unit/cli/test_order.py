@@ -53,6 +53,20 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
     assert file.read_text() == '{"ts": 1}\n'
 
 
+@pytest.mark.parametrize("lines", ['{"ts": 1}\n{"ts": 2, "position": 4}\n', '{"ts": 1, "lateness": 4}\n'])
+def test_a_field_that_order_adds_is_refused_in_any_record(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "in.jsonl").write_text(lines)
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.jsonl")])
+    assert done.exit_code == 2 and "already. Rename them first" in done.output
+
+
+def test_a_first_record_without_event_time_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"x": 1}\n{"ts": 5}\n{"ts": 3}\n')
+    done = RUNNER.invoke(app, ["order", str(tmp_path / "in.jsonl"), "--to", str(tmp_path / "o.jsonl")])
+    assert done.output == "slackline: 2 events, 1 in quarantine\n"
+    assert [row.get("ts") for row in written(tmp_path / "o.jsonl")] == [None, 3, 5]
+
+
 def test_a_topic_of_kafka_is_refused() -> None:
     done = RUNNER.invoke(app, ["order", "kafka://127.0.0.1:1/t"])
     assert done.exit_code == 2 and "this command does not read Kafka; `slackline run`" in done.output

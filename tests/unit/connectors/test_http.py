@@ -360,9 +360,10 @@ def test_records_are_posted_as_lines_until_the_server_takes_them(server: Server)
     assert server.asked[0]["Content-Type"] == NDJSON
 
 
-def test_a_server_that_refuses_records_ends_the_run_with_a_clear_error(server: Server) -> None:
-    server.scripts = [status(404)]
-    with pytest.raises(SinkError, match=r"answered 404 .* to a POST; retrying would not help"):
+@pytest.mark.parametrize("code", [404, 501])
+def test_a_server_that_refuses_records_ends_the_run_with_a_clear_error(server: Server, code: int) -> None:
+    server.scripts = [status(code)]
+    with pytest.raises(SinkError, match=rf"answered {code} .* to a POST; retrying would not help"):
         run(HttpSink(server.url).write(RECORDS))
     with pytest.raises(ConfigError, match="not an HTTP address"):
         HttpSink("ftp://host/path")
