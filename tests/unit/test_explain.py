@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -313,3 +314,18 @@ def test_the_command_prints_text_or_json_and_writes_a_page(tmp_path):
     assert "2 arrivals, 0 late" in command.invoke(cli, ["explain", trace, "--app", str(app)]).stdout
     refused = command.invoke(cli, ["run", *line, "--trace", trace, "--on", "spark"])
     assert (refused.exit_code, "--trace is for runs in this process" in refused.stderr) == (2, True)
+
+
+def test_a_trace_has_the_type_of_tables_that_name_none(tmp_path):
+    class Echo(sl.Detector):
+        listens, publishes = ("ping",), ("pong",)
+
+        def on_event(self, event):
+            yield event.derive("pong")
+
+    engine = sl.Engine(sl.Hierarchy([Echo()]))
+    with Trace(tmp_path / "t") as engine.trace:
+        engine.push(pa.table({"ts": [5, 2, 7]}))
+        engine.close()
+    [answer] = explain(tmp_path / "t", sl.Hierarchy([Echo()])).event("pong@2")
+    assert [each["event"] for each in answer["from"]["inputs"]] == ["ping@2"]

@@ -28,7 +28,7 @@ from slackline.engine.overload import OverloadController
 from slackline.engine.progress import ProgressExport
 from slackline.engine.recorder import Recorded, Recorder
 from slackline.engine.results import Results
-from slackline.engine.rows import NUMBERS, TimeForm, form_of, in_numbers, rows_of
+from slackline.engine.rows import NUMBERS, TimeForm, form_of, in_numbers, rows_of, with_type
 from slackline.engine.scalar import ScalarDriver
 from slackline.engine.topology import Topology
 from slackline.engine.upgrade import Upgrade, fitting
@@ -260,7 +260,7 @@ class Engine:
                 self._limit.refuse_unless_clock(arrivals)
             times = None if now is None else times_of(now, len(arrivals), form)
             if self.trace is not None:
-                self._record("push", arrivals, times, form)
+                self._record("push", with_type(arrivals, hierarchy), times, form)
             before, self._form = self._form, form
             try:
                 return self._push(arrivals, times) if self._clock is None else self._timed(self._push, arrivals, times)

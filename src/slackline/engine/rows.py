@@ -232,6 +232,14 @@ def event_of(fields: Mapping[str, Any], hierarchy: Hierarchy) -> Event:
     )  # fmt: skip
 
 
+def with_type(rows: list[Event] | pa.Table, hierarchy: Hierarchy) -> list[Event] | pa.Table:
+    """The rows; a table without types gets a column of them where the hierarchy has only one sensor type."""
+    if not isinstance(rows, pa.Table) or "type" in rows.column_names or len(hierarchy.entering) != 1:
+        return rows
+    codes = pa.array(np.zeros(len(rows), dtype=np.int8))
+    return rows.append_column("type", pa.DictionaryArray.from_arrays(codes, pa.array(hierarchy.entering)))
+
+
 def in_numbers(
     rows: list[Event] | pa.Table, form: TimeForm | None, unit: str | None, hierarchy: Hierarchy
 ) -> tuple[list[Event] | pa.Table, TimeForm | None]:

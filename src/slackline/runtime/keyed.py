@@ -47,7 +47,7 @@ from slackline.engine import Engine
 from slackline.engine.arrow import split
 from slackline.engine.engine import engine_of
 from slackline.engine.options import Options, check_known
-from slackline.engine.rows import in_numbers, rows_of
+from slackline.engine.rows import in_numbers, rows_of, with_type
 from slackline.ordering.delay_pool import DelayPool, PooledEstimator
 from slackline.running.deferral import UNLIMITED, Pause
 from slackline.runtime.forms import FEW, events_of, quickest
@@ -326,6 +326,7 @@ class KeyedEngines:
         """
         hierarchy = self.factory.hierarchy
         rows, _ = in_numbers(rows_of(arrivals, hierarchy), None, self.factory.options.get("unit") or "us", hierarchy)
+        rows = with_type(rows, hierarchy)  # parts of it may become events
         if isinstance(keys, str):
             rows, keys = _without_key(rows, keys)
         if keys is not None and not self.keyed:

@@ -347,3 +347,16 @@ def test_shards_refuse_detectors_with_timers_or_a_key(attributes: dict[str, Any]
     hierarchy = Hierarchy([type("Watch", (Detector,), {**base, **attributes})()])
     with pytest.raises(ConfigError, match="'Watch' has timers or a key, which shards do not support"):
         sharded(hierarchy)
+
+
+def test_a_table_without_types_is_of_the_only_sensor_type_in_parts_of_any_size() -> None:
+    class Echo(Detector):
+        listens, publishes = ("at",), ("seen",)
+
+        def on_event(self, event: Event) -> Iterable[Event]:
+            yield event.derive("seen")
+
+    rows = pa.table({"ts": range(1000), "van": [f"v{n % 50}" for n in range(1000)]})
+    engines = KeyedEngines(Hierarchy([Echo()]))
+    found = engines.push(rows, "van") + engines.close()
+    assert [record.kind for record in found] == ["event"] * len(rows)
