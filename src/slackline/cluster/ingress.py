@@ -146,7 +146,8 @@ class InputBatch(NamedTuple):
     ``rows``        events or a table; none where only time has passed.
     ``bad``         records that are no events, each with the name of its source.
     ``wall``        their arrival time in the unit of event times, where it is evidence.
-    ``repeatable``  whether the same rows follow again after a restart from a checkpoint without them.
+    ``repeatable``  whether the same rows follow again, in the same order, after a restart from a checkpoint without
+                    them.
     """
 
     rows: list[Event] | pa.Table
@@ -258,7 +259,7 @@ class Ingress:
         whole = joined(self._reader.take(most))
         self._drop_due(len(whole.rows))
         self.taken += len(whole.rows) + len(whole.bad)
-        repeatable = all(mark.feed.resumes for mark in whole.marks)
+        repeatable = self._reader.repeats_order and all(mark.feed.resumes for mark in whole.marks)
         for mark in whole.marks:
             mark.feed.processed(mark)
         wall = self._arrival_time() if self._reader.live and self._reader.caught_up else None

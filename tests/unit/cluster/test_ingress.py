@@ -262,6 +262,42 @@ def test_records_that_are_no_events_come_with_their_place():
     run(work())
 
 
+class Resumable(Records):
+    """Records with a position."""
+
+    def __init__(self, name, *batches, live=True, partitioned=False):
+        super().__init__(name, *batches, live=live)
+        self.partitioned = partitioned
+        self.delivered = 0
+
+    async def batches(self):
+        async for batch in super().batches():
+            self.delivered += 1
+            yield batch
+
+    def position(self):
+        return self.delivered
+
+
+@pytest.mark.parametrize(
+    ("sources", "repeatable"),
+    [
+        ([{}], True),
+        ([{"partitioned": True}], False),
+        ([{}, {}], False),
+        ([{"live": False}, {"live": False}], True),
+        ([{"live": False}, {}], False),
+    ],
+)
+def test_rows_are_repeatable_only_if_they_are_read_again_in_the_same_order(sources, repeatable):
+    async def work():
+        made = [Resumable(f"s{n}", [{"ts": n, "type": "a"}], "wait", **each) for n, each in enumerate(sources)]
+        ingress = await read(of_sources(made))
+        assert ingress.take(0.0).repeatable is repeatable
+
+    run(work())
+
+
 # Arrival time.
 
 
