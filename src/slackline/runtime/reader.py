@@ -156,8 +156,8 @@ class Reader:
         self.feeds = [Feed(source, source.name if named else None) for source in sources]
         self.bounded = all(source.bounded for source in sources)
         side_by_side = [source for source in sources if not source.bounded]
-        #: Whether rows that are read again follow in the same order: those of sources that are read side by side, and of
-        #: several partitions, may not.
+        #: Whether rows follow in the same order when they are read again: those of sources that are read side by side,
+        #: and those of several partitions, may not.
         self.repeats_order = not side_by_side or (len(sources) == 1 and not sources[0].partitioned)
         #: Whether arrival time is evidence: all records are delivered as they happen, once the backlog is read.
         self.live = bool(sources) and all(source.live for source in sources)
