@@ -245,7 +245,7 @@ class TreeWriter:
             return list(values)
         first = self._active.setdefault(id(owner), path)
         if first is not path:
-            raise UnsupportedStateError(show(path), owner, f"it contains itself: it is also {show(first)}")
+            raise UnsupportedStateError(show(path), owner, f"it contains itself, as it is also {show(first)}")
         if len(self._active) > MAX_DEPTH:
             raise UnsupportedStateError(show(path), owner, f"it is nested more than {MAX_DEPTH} levels deep")
         trees = []

@@ -69,8 +69,8 @@ def test_every_way_to_cut_a_file_off_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        (b"\xff\xfe\x00", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"{}", 'does not say "slackline": "calibration"'),
         (b"[]", 'does not say "slackline": "calibration"'),
         (b'{"slackline": "calibration", "version": 1, "version": 1}', "'version' occurs twice"),

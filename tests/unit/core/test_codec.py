@@ -184,7 +184,7 @@ def test_a_changed_class_is_reported_with_its_fields() -> None:
 
     with pytest.raises(StateError, match=r"states\.Player.*has changed.* owner .*shirt"):
         decode(data, lambda module, name: Changed)
-    with pytest.raises(StateError, match="no dataclass"):
+    with pytest.raises(StateError, match="not a dataclass"):
         decode(data, lambda module, name: Side)
     with pytest.raises(StateError, match=r"HOME, but the class has changed"):
         decode(encode(Side.HOME), lambda module, name: Level)

@@ -237,7 +237,7 @@ def test_cycles_are_refused_with_both_places() -> None:
     player = Player(1)
     player.owner = [player]
     for state, where in ((looped, "D['a'][0]"), (player, "D.owner[0]")):
-        with pytest.raises(UnsupportedStateError, match="contains itself, being also D") as caught:
+        with pytest.raises(UnsupportedStateError, match="contains itself, as it is also D") as caught:
             encode(state, where="D")
         assert caught.value.where == where
 

@@ -21,7 +21,7 @@ def problem_of(shares, limits, **options):
         (problem_of([0.1, 2], [1, 1.5]), r"'d1' needs 2, and no node has that much: the most is 1.5, on 'n1'"),
         (problem_of([0.6, 0.6], [1, 5], pinned={"d0": "n0", "d1": "n0"}), "are pinned to 'n0' and need 1.2"),
         (problem_of([0.8, 0.8], [1, 0.5], pinned={"d0": "n0"}), r"'d1' needs 0.8.*the most is 0.5, on 'n1' beside"),
-        (problem_of([0.7] * 3, [1, 1]), "need 2.1, and the limits of all nodes are 2"),
+        (problem_of([0.7] * 3, [1, 1]), "need 2.1 in total, and the limits of the nodes add up to 2"),
     ],
 )  # fmt: skip
 def test_a_limit_that_cannot_be_kept_is_named(problem, message):

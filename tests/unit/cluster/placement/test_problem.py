@@ -65,7 +65,7 @@ def test_the_objections_name_the_limit_and_the_pin():
         ({"subscriptions": (("a", "b", float("nan")),)}, "events per second from 'a' to 'b'"),
         ({"latencies": {}}, "no latency is known between m and n"),
         ({"pinned": {"a": "x"}}, "pinned has 'a' on 'x'"),
-        ({"pinned": {"x": "m"}}, "no detectors"),
+        ({"pinned": {"x": "m"}}, "not detectors"),
         ({"migration_costs": {"a": -1}}, "migration_costs 'a'"),
         ({"ingress": {"a": "m"}}, "at once"),
         ({"traffic_weight": -1}, "traffic_weight"),
