@@ -10,8 +10,9 @@ from slackline.core.event import Source
 from slackline.core.state_tree import PLAIN
 from slackline.running.found import iterable
 
-#: Copies are renewed after calls of this cost in all: what came since is held in memory, to be fed again.
-MOST = 256
+#: Copies are renewed after so many calls: what came since is held in memory, to be fed again. So many rows of a batch
+#: count as a call.
+CALLS = ROWS = 256
 
 
 class Guard(NamedTuple):
@@ -24,7 +25,7 @@ class Guard(NamedTuple):
 class Guards:
     """Guards of the instances of a detector, by key (None: of a detector without keys)."""
 
-    __slots__ = ("_by_key", "_cost")
+    __slots__ = ("_by_key", "_calls")
 
     def __init__(self) -> None:
         self.clear()
@@ -32,17 +33,17 @@ class Guards:
     def clear(self) -> None:
         """Drop all copies: they do not cover what follows."""
         self._by_key: dict[Source, Guard] = {}
-        self._cost = 0  # of the calls since the copies were renewed
+        self._calls = 0  # since the copies were renewed
 
     def drop(self, key: Source) -> None:
         """Drop the copy of a key."""
         self._by_key.pop(key, None)
 
-    def before(self, key: Source, detector: Detector, cost: int) -> None:
-        """A call of this cost follows: have a copy of the state."""
-        if self._cost >= MOST:
+    def before(self, key: Source, detector: Detector, rows: int = 1) -> None:
+        """A call with so many rows follows: have a copy of the state."""
+        if self._calls >= CALLS:
             self.clear()
-        self._cost += cost
+        self._calls += 1 + rows // ROWS
         if key not in self._by_key:
             self._by_key[key] = Guard(_copied(detector.snapshot()), [])
 

@@ -34,8 +34,6 @@ from slackline.running.found import Fired, Found, iterable, row_results, runs_of
 from slackline.running.guards import Guards
 from slackline.running.timers import Pending, Timers
 
-#: Rows of a batch that cost as much as a call: there may be many instances, each with a copy of its state.
-ROWS = 256
 #: Timers that on_timer may set for the present in a row.
 MAX_TURNS = 1000
 #: Keys whose states are captured together.
@@ -176,7 +174,7 @@ class Instances:
                     key = key_of(event.source if self._field == "source" else event.payload.get(self._field))
                 detector = self._instance(key, now)
                 if self._guarded:
-                    self._guards.before(key, detector, 1)
+                    self._guards.before(key, detector)
                 results = detector.on_event(event)
                 if results is None:
                     published: list[Any] = []
@@ -339,7 +337,7 @@ class Instances:
         """Feed a run; returns its end, which is earlier where a timer that the run sets is due within it."""
         while True:
             rows = batch if stop - start == len(batch) else batch.slice(start, stop)
-            self._guards.before(key, detector, 1 + len(rows) // ROWS)
+            self._guards.before(key, detector, len(rows))
             results = row_results(detector.on_batch(rows), len(rows), self._name, self._checked_item)
             timers = [(row, item) for row, item in results if isinstance(item, Timer)]
             cut = None if before is None or not timers else self._cut(timers, before[start:stop])
@@ -414,7 +412,7 @@ class Instances:
             self._changed.add(key)
         try:
             if self._guarded:
-                self._guards.before(key, detector, 1)
+                self._guards.before(key, detector)
             published = list(iterable(detector.on_timer(timer), "on_timer"))
             if entry.turn >= MAX_TURNS and any(isinstance(each, Timer) for each in published):
                 raise NotAnEventError(
