@@ -111,7 +111,7 @@ def test_a_sequence_number_without_a_source_is_refused(spark: SparkSession, tmp_
         ({"idle-timeout": "1 s"}, "runs once over files"),
         ({"follow": True, "at-stop": "flush"}, "no --at-stop flush"),
         ({"follow": True}, "follows a folder"),
-        ({"shards": 3}, "--shards hashes keys"),
+        ({"shards": 3}, "--shards needs a key"),
         ({"engine": {"policy": "guess"}}, "policy='guess'"),
         ({"from": "kafka://h:1/t", "to": "kafka://h:1/u"}, "give --group"),
         ({"from": "kafka://h:1/t", "to": "kafka://h:1/u", "group": "g"}, "give --state FOLDER"),
