@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from slackline.connectors.kafka.brokers import STATE_CONFIG, Brokers, FencedError, StoppedError
+from slackline.connectors.kafka.brokers import STATE_CONFIG, Brokers, FencedError, StoppedError, error_of
 from slackline.connectors.kafka.checkpoint import CheckpointStore, FolderStore, Owner, Resume, TopicStore
 from slackline.connectors.kafka.formats import MessageReader
 from slackline.connectors.kafka.partition import SHARE, InputPartition, PartitionTask
@@ -78,6 +78,7 @@ class GroupSession:
         self._failure: BaseException | None = None
         self._generation: Any = None
         self._is_stale = False
+        self._offsets: dict[int, int] = {}  # to be committed without a transaction, by partition
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="slackline-commit")
         more = {"enable.partition.eof": bool(timeouts), "partition.assignment.strategy": "cooperative-sticky"}
         config = brokers.consumer(settings.group, more)
@@ -99,6 +100,7 @@ class GroupSession:
             self._expire(now)
             for task in self.tasks.values():
                 task.step(now, spare)
+            self._commit_offsets()
             tick()
         finished: list[int] = []
         try:
@@ -186,6 +188,7 @@ class GroupSession:
         self._look_up_generation()
         for place in partitions:
             task = self.tasks.pop(place.partition, None)
+            self._offsets.pop(place.partition, None)
             if task is None:
                 continue
             try:
@@ -216,10 +219,27 @@ class GroupSession:
             return producer
 
         def commit(offset: int, wait: bool) -> None:
-            place = TopicPartition(topic, number, offset)
-            self._consumer.client.commit(offsets=[place], asynchronous=not wait)  # type: ignore[call-overload]
+            if wait:
+                self._commit(number, offset, wait)
+            else:  # by the thread that reads: between its polls another one waits for seconds
+                self._offsets[number] = offset
 
         return IdempotentProducer(brokers.producer(self._batch), brokers, str(settings.output), commit)
+
+    def _commit(self, number: int, offset: int, wait: bool = False) -> None:
+        """Commit an offset, without a transaction."""
+        place = TopicPartition(self._consumer.topic, number, offset)
+        try:
+            self._consumer.client.commit(offsets=[place], asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:  # another process owns it, or no broker answers: the output is written anyway
+            raise FencedError(f"offset {offset} could not be committed: {error_of(error).str()}.") from error
+
+    def _commit_offsets(self) -> None:
+        """Commit the offsets whose output is written."""
+        while self._offsets:
+            number, offset = self._offsets.popitem()
+            if number in self.tasks:
+                self._commit(number, offset)
 
     def _metadata(self, again: bool) -> Any:
         """The group's generation, by which it knows this process. For all threads."""

@@ -255,10 +255,7 @@ class IdempotentProducer(OutputProducer):
         if offset is None or self._commit_offset is None:
             return
         self.flush()
-        try:
-            self._commit_offset(offset, wait)
-        except KafkaException as error:  # another process owns it, or no broker answers: the output is written anyway
-            raise FencedError(f"offset {offset} could not be committed: {error_of(error).str()}.") from error
+        self._commit_offset(offset, wait)
 
     def write(self, messages: Sequence[OutputMessage]) -> None:
         """Send messages; not all are acknowledged when this returns."""
